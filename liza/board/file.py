@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-# `state.yaml` and a board in step: what people saved is taken in, or refused and kept aside.
-
 # The quarantine of refused edits: the text is kept, people are alerted, the agents pause.
 
 NAME: Final = "rejected"
@@ -117,6 +115,8 @@ def write_to_quarantine(home: Path, data: bytes, at: datetime) -> Path:
             continue
         return path
 
+
+# `state.yaml` and a board in step: what people saved is taken in, or refused and kept aside.
 
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 

@@ -1,4 +1,8 @@
-"""Every change ever, one line of JSON each, chained by a sum; a change is done when its line is on disk."""
+"""Every change ever, one line of JSON each, chained by a sum; a change is done when its line is on disk.
+
+In this order: the steps on the disk, the lock and what its last holder left in it, the journal itself, how a
+state is replayed from its lines, and snapshots that spare most of that.
+"""
 
 from __future__ import annotations
 

@@ -105,8 +105,6 @@ def _one_line(said: str) -> str:
     return f"{line}\n" if line else ""
 
 
-# `state.yaml`: its text, and putting it on disk in one step without losing a person's save.
-
 # `state.yaml` as a text: which blocks it has, and which of them an update has to write anew.
 
 HEADER: Final = (
@@ -378,6 +376,8 @@ if TYPE_CHECKING:
     # What to write over the text of an earlier revision with that stamp; None where it is not known.
     PatchOf = Callable[[int, str], TextPatch | None]
 
+
+# `state.yaml` on disk, put there in one step without losing a person's save.
 
 NAME: Final = "state.yaml"
 LOCK: Final = f"{NAME}.lock"

@@ -164,7 +164,7 @@ def demo_summary(board: Board, workflow: str) -> str:
     settings = "\n".join(f"  {line}" for line in (demo.settings + OWN_SETTINGS).splitlines())
     return f"""
 {status_text(board.read(), {})}
-{_merged(board, branch)}
+{_merge_graph(board, branch)}
 Look around in {root}:
 {look}
 
@@ -174,7 +174,7 @@ then `{demo.start}` and `liza run`. The agent gets a prompt on stdin and answers
 """
 
 
-def _merged(board: Board, branch: str) -> str:
+def _merge_graph(board: Board, branch: str) -> str:
     merged = {task.status for task in board.read().tasks.values()} | set(board.read().archived.values())
     if Status.MERGED not in merged:
         return "Nothing was merged, as this workflow wants it; your own branch is as it was.\n"

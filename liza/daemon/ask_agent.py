@@ -315,7 +315,7 @@ def _admit(turn: Turn, question: Question) -> AdmissionRequest | str:
     run, turn.admitted = turn.admitted, None
     if run is not None and question.instead is None and _is_meant(turn, run, question):
         return run
-    run = _wanted(turn, question)
+    run = _admission_request(turn, question)
     while denial := _reserve(turn, run):
         left = (denial.until - turn.worker.clock()).total_seconds() if denial.until else None
         if denial.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
@@ -328,7 +328,7 @@ def _admit(turn: Turn, question: Question) -> AdmissionRequest | str:
 
 def _is_meant(turn: Turn, run: AdmissionRequest, question: Question) -> bool:
     """Return whether the agent of *question* made *run*; another hat may have another agent."""
-    return not turn.state.config.agents.overrides or run.choice == _wanted(turn, question).choice
+    return not turn.state.config.agents.overrides or run.choice == _admission_request(turn, question).choice
 
 
 def _reserve(turn: Turn, run: AdmissionRequest) -> Denial | None:
@@ -345,7 +345,7 @@ def _reserve(turn: Turn, run: AdmissionRequest) -> Denial | None:
     return denial
 
 
-def _wanted(turn: Turn, question: Question) -> AdmissionRequest:
+def _admission_request(turn: Turn, question: Question) -> AdmissionRequest:
     """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
     run = turn.worker.planned_run(
         turn.known_state(), question.step, turn.task, instead=question.instead, hat=turn.hat

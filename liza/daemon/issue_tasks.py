@@ -58,7 +58,7 @@ def _issue_tasks(state: State, root: Path) -> list[NewTask]:
     """Return a task for each issue that the settings name, in the order in which they can be done."""
     forge = forge_of(state.config, root)
     fetched = fetch_issues(forge, parse_selection(str(state.config.issues)))
-    queue = queue_issues(fetched.issues, ended=_ended(state), unfit=fetched.unfit)
+    queue = queue_issues(fetched.issues, ended=_issues_done(state), unfit=fetched.unfit)
     fetcher = _Fetcher(forge, root)
     tasks = [
         fetcher.task(issue, queue.waits_for.get(issue.number, ()), queue.blocked.get(issue.number))
@@ -92,7 +92,7 @@ def task_name(number: int) -> str:
     return f"issue-{number}"
 
 
-def _ended(state: State) -> list[int]:
+def _issues_done(state: State) -> list[int]:
     done = (task.issue for task in state.tasks.values() if task.status in SUCCEEDED)
     return [issue.number for issue in done if issue]
 

@@ -323,7 +323,7 @@ def judge(turn: Turn, _taken: TakenTask) -> AfterTurn | None:
                     return AfterTurn.WORK
                 if not isinstance(asked.value, Review):
                     return _record_no_verdict(turn, asked, gate, pick.new_verdicts(task, found.verdicts))
-                turn.comments.append((str(gate.role), _spoken(asked.value)))
+                turn.comments.append((str(gate.role), _review_text(asked.value)))
                 found, said = (
                     _with_verdict(turn, task, found, gate.id, asked, asked.value),
                     asked.value.anomalies,
@@ -337,7 +337,7 @@ def judge(turn: Turn, _taken: TakenTask) -> AfterTurn | None:
     return None
 
 
-def _spoken(review: Review) -> str:
+def _review_text(review: Review) -> str:
     """Return what a reviewer's agent said, as people read it."""
     points = [f"- {f'{one.file}: ' if one.file else ''}{one.message}" for one in review.feedback]
     return "\n".join(

@@ -288,7 +288,7 @@ class Notifier:
         if not alert.says or alert.says.startswith(UNSENT):
             return True
         message = Message(alert.at, alert.says, self._root.name)
-        sent = (self._send(name, options, message) for name, options in self._wanted(self._notify))
+        sent = (self._send(name, options, message) for name, options in self._named_channels(self._notify))
         whys = [why for why in sent if why]
         if whys and self._is_late():
             return False
@@ -296,7 +296,7 @@ class Notifier:
             self._log_failure(f"{why}: {alert.says}")
         return True
 
-    def _wanted(self, notify: Notify) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _named_channels(self, notify: Notify) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the channels that *notify* names, with their options."""
         if notify.command:
             yield "command", {"command": notify.command, "cwd": self._root}

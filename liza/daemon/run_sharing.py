@@ -73,11 +73,11 @@ class RunSharer:
 
     def _share(self, target: Path, *, is_over: bool) -> None:
         target.mkdir(parents=True, exist_ok=True)
-        for name in self._ended(is_over=is_over):
+        for name in self._runs_to_share(is_over=is_over):
             _copy(self._runs / name, target)
             self._done.add(name)
 
-    def _ended(self, *, is_over: bool) -> list[str]:
+    def _runs_to_share(self, *, is_over: bool) -> list[str]:
         """Return the runs that ended; a gate's has no reply, and is over when its worker began another."""
         names = [entry.name for entry in os.scandir(self._runs) if entry.is_dir(follow_symlinks=False)]
         latest = frozenset() if is_over else latest_runs(names)

@@ -1,4 +1,8 @@
-"""What an agent may answer: one kind of record for each step, and how loose words become one."""
+"""What an agent may answer: one kind of record for each step, and how loose words become one.
+
+In this order: size limits and the step of a loop, the records of the answers, the coercion of an answer into
+its record, and the tables of other words for the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Changes of the whole board, pure functions from state to state, and what must be true after each."""
+"""Changes of the whole board, pure functions from state to state, and what must be true after each.
+
+In this order: closing anomalies, sprints, metrics, the changes that people and workers make, and the
+invariants of a board and of a step from one to the next.
+"""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _latency(cycles: Sequence[CycleFacts]) -> float | None:
     return _share(sum(waits), len(waits))
 
 
-def _ended(end: CycleEnd) -> Callable[[Sequence[CycleFacts]], float | None]:
+def _share_ending_in(end: CycleEnd) -> Callable[[Sequence[CycleFacts]], float | None]:
     return lambda cycles: _share(sum(cycle.end is end for cycle in cycles), len(cycles))
 
 
@@ -178,9 +178,9 @@ CYCLE_METRICS: Final[tuple[CycleMetric, ...]] = (
         "under 10 %",
         most=0.1,
     ),
-    CycleMetric("cycles completed", _ended(CycleEnd.COMPLETE), "at least 80 %", least=0.8),
-    CycleMetric("cycles incomplete", _ended(CycleEnd.INCOMPLETE), "none is set"),
-    CycleMetric("cycles failed", _ended(CycleEnd.FAILED), "none is set"),
+    CycleMetric("cycles completed", _share_ending_in(CycleEnd.COMPLETE), "at least 80 %", least=0.8),
+    CycleMetric("cycles incomplete", _share_ending_in(CycleEnd.INCOMPLETE), "none is set"),
+    CycleMetric("cycles failed", _share_ending_in(CycleEnd.FAILED), "none is set"),
 )
 
 

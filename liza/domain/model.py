@@ -1,4 +1,8 @@
-"""The values on the board: what `state.yaml` says, as frozen records that cannot hold nonsense."""
+"""The values on the board: what `state.yaml` says, as frozen records that cannot hold nonsense.
+
+In this order: verdicts and positions, money and providers, the task with all its parts, the goal, workers and
+notes, and the state as a whole.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -123,7 +123,7 @@ def phase_input(task: Task) -> str:
         return task.description
     parts = [_heading(issue.number, issue.title), plan_handoff_text(plan)]
     if isinstance(done, ImplementHandoff) and done.files_changed:
-        parts.append(_listed("Files that were changed", done.files_changed))
+        parts.append(_list_text("Files that were changed", done.files_changed))
     return "\n\n".join([*parts, *_begun(issue.branch if issue.begins else None)])
 
 
@@ -146,12 +146,12 @@ def plan_handoff_text(plan: PlanHandoff) -> str:
         f"The plan: {plan.summary}",
         "\n".join(steps),
         f"The plan in full: {plan.plan_file}" if plan.plan_file else "",
-        _listed("Files to modify", plan.files_to_modify),
-        _listed("Files to create", plan.files_to_create),
+        _list_text("Files to modify", plan.files_to_modify),
+        _list_text("Files to create", plan.files_to_create),
         f"How it is tested: {plan.testing_approach}" if plan.testing_approach else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _listed(heading: str, items: tuple[str, ...]) -> str:
+def _list_text(heading: str, items: tuple[str, ...]) -> str:
     return f"{heading}:\n" + "\n".join(f"- {item}" for item in items) if items else ""

@@ -25,7 +25,7 @@ from liza.gates.context import (
     escape_unprintable,
     finding_from,
     is_runner_file,
-    passed,
+    let_pass,
     revise,
 )
 from liza.gates.files import (
@@ -104,7 +104,7 @@ def judge_handoff(context: GateContext) -> Finding:
     if context.said.handoff is None:
         needs = f"add `handoff` with {', '.join(PlanHandoff.model_fields)}; `summary` has to be there"
         return revise("nothing is handed on to the next phase", [blocker(needs)])
-    return passed("what the next phase goes by was handed on")
+    return let_pass("what the next phase goes by was handed on")
 
 
 _JUDGES: Final = {"step_spec": judge_step, "handoff": judge_handoff}
@@ -121,7 +121,7 @@ def judge_checkpoint(context: GateContext) -> Finding:
             "the checkpoint was not written in this attempt",
             [blocker("write a checkpoint for what you are about to do, before you do it")],
         )
-    return passed("the work was announced first (its checkpoint)")
+    return let_pass("the work was announced first (its checkpoint)")
 
 
 def judge_diff(context: GateContext, largest: int = LARGEST_FILE) -> Finding:
@@ -134,7 +134,7 @@ def judge_diff(context: GateContext, largest: int = LARGEST_FILE) -> Finding:
         *_reserved_paths(there),
         *_compiled_code(context, there),
         *_escaping_links(context, there),
-        *_oversized(context, there, largest),
+        *_size_flaws(context, there, largest),
         *_name_collisions(context, there),
         *_problems_in_history(context, largest),
     ]
@@ -208,7 +208,7 @@ def _path_parts(target: str) -> list[str]:
     return [*reversed(parts), *(["/"] if target.startswith("/") else [])]
 
 
-def _oversized(context: GateContext, entries: list[DiffEntry], largest: int) -> Iterator[Feedback]:
+def _size_flaws(context: GateContext, entries: list[DiffEntry], largest: int) -> Iterator[Feedback]:
     known = blob_sizes(context.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         if entry.is_binary and not context.bounds.includes(entry.path):
@@ -266,10 +266,10 @@ def judge_tests(context: GateContext) -> Finding:
     """Look for tests in the diff, wherever it changes code."""
     code = [entry for entry in context.diff if touches_code(entry)]
     if not code:
-        return passed("no code is touched, so no tests are needed")
+        return let_pass("no code is touched, so no tests are needed")
     changed = changed_tests(context)
     if changed:
-        return passed("tests are added or changed")
+        return let_pass("tests are added or changed")
     feedback = [
         blocker("this is code, and no test comes with it; add one that fails without it", entry.path)
         for entry in code

@@ -40,9 +40,9 @@ from liza.gates.context import (
     is_manifest,
     is_runner_file,
     is_same_cause,
+    let_pass,
     most_important,
     outcome_of,
-    passed,
     passed_count,
     reason_for,
     result_of,
@@ -546,11 +546,11 @@ def missing_output(expect: str, said: str) -> list[str]:
     the exit code is met by it.
     """
     wanted = [unquote(line) for line in expect.splitlines() if line.strip()]
-    heard = _normalized(said)
-    return [line for line in wanted if not _EXIT.fullmatch(line.strip()) and _normalized(line) not in heard]
+    heard = _normal_form(said)
+    return [line for line in wanted if not _EXIT.fullmatch(line.strip()) and _normal_form(line) not in heard]
 
 
-def _normalized(text: str) -> str:
+def _normal_form(text: str) -> str:
     text = _DURATION.sub("#s", strip_colour(text))
     return " ".join(text.split()).casefold()
 
@@ -587,7 +587,7 @@ def judge(options: CommandOptions, context: GateContext) -> Finding:
     """Run what *options* name; in the mode `record`, what comes of it does not decide."""
     found = _judge_for(options)(options, context)
     if options.mode == "record" and found.outcome is Outcome.REVISE:
-        return passed(f"recorded: {found.reason}", found.feedback, found.evidence, label="recorded")
+        return let_pass(f"recorded: {found.reason}", found.feedback, found.evidence, label="recorded")
     return found
 
 
@@ -601,7 +601,7 @@ def _judge_project_command(options: CommandOptions, context: GateContext) -> Fin
     name = options.command or "run"
     line = options.run or getattr(context.config.gates, name)
     if line is None:
-        return passed(f"not set up: there is no {name} command in the settings", label="skipped")
+        return let_pass(f"not set up: there is no {name} command in the settings", label="skipped")
     line = in_directory(_directory_of(options, context), line)
     trial = (
         context.run_setup_on(context.tree)
@@ -687,7 +687,7 @@ def compare_with_base(name: str, context: GateContext, trial: TreeRun, found: Fi
         return found
     before = context.base_result(name, trial.line, afresh=ran.code in NOT_STARTED_CODES)
     if before.is_empty and finds_no_tests(ran):
-        return passed(f"{name} finds no tests yet, as on the base", (), evidence_of(trial.line, ran))
+        return let_pass(f"{name} finds no tests yet, as on the base", (), evidence_of(trial.line, ran))
     if before.is_green or before.is_empty:
         return found
     failed, cause = failed_tests(trial.line, ran.said), cause_of(trial.line, ran)
@@ -716,7 +716,7 @@ def _judge_new_failures(name: str, trial: TreeRun, new: frozenset[str], known: f
         f"{len(known)} tests are red on the base as well and do not count: {summarize_tests(known)}"
     )
     if not new:
-        return passed(f"{name} passed, but for tests that are red on the base", [note], shown)
+        return let_pass(f"{name} passed, but for tests that are red on the base", [note], shown)
     message = (
         f"`{trial.line}` {describe_ending(trial.ran)}; these tests pass on the base: {summarize_tests(new)}"
     )
@@ -739,7 +739,7 @@ def finding_of(name: str, trial: TreeRun, expect: str = "") -> Finding:
     if gaps := missing_output(expect, trial.ran.said):
         reason = f"{name} did not print what it has to"
         return revise(reason, [blocker(f"{gap!r} is not in its output") for gap in gaps], shown)
-    return passed(f"{name} ({trial.line}) passed", (), shown)
+    return let_pass(f"{name} ({trial.line}) passed", (), shown)
 
 
 def named_places(said: str) -> list[Feedback]:
@@ -760,7 +760,7 @@ def _judge_claim(options: CommandOptions, context: GateContext) -> Finding:
     validation = _validation(options, context)
     if validation is None:
         note = concern("the checkpoint names no validation, so nothing of what it claims was run")
-        return passed(f"not set up: {options.source} is empty", [note], label="skipped")
+        return let_pass(f"not set up: {options.source} is empty", [note], label="skipped")
     line = validation.command
     if bad := forbidden_command_in(line):
         reason = f"the validation is not run: {bad} is forbidden"
@@ -768,7 +768,7 @@ def _judge_claim(options: CommandOptions, context: GateContext) -> Finding:
     trial = context.run_on(context.tree, "validation", line)
     if _is_program_absent(line, trial):
         note = concern(f"`{line}` was not run: there is no such command here")
-        return passed("the validation names a command that is not here", [note], label="skipped")
+        return let_pass("the validation names a command that is not here", [note], label="skipped")
     found = finding_of("validation", trial)
     if found.outcome is Outcome.REVISE and not trial.is_setup:
         claim = f"the checkpoint claims that `{line}` succeeds, and that is not true of the committed work"
@@ -792,7 +792,7 @@ def _judge_done_when(_: CommandOptions, context: GateContext) -> Finding:
     """Run the checks that the `done_when` lines carry."""
     checks = checks_of(context.task)
     if not checks:
-        return passed("not set up: no done_when line carries a command", label="skipped")
+        return let_pass("not set up: no done_when line carries a command", label="skipped")
     results = [
         (check, context.run_on(context.tree, "done-when", check.command))
         for check in _runnable_checks(checks)
@@ -810,7 +810,7 @@ def _judge_done_when(_: CommandOptions, context: GateContext) -> Finding:
     shown = evidence_of(worst.line, worst.ran) if worst else None
     if has_blocker(feedback):
         return revise("a done_when line is not met", most_important(feedback), shown)
-    return passed("every done_when line that carries a command is met", most_important(feedback), shown)
+    return let_pass("every done_when line that carries a command is met", most_important(feedback), shown)
 
 
 def _runnable_checks(checks: Sequence[DoneWhenCheck]) -> list[DoneWhenCheck]:

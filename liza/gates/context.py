@@ -1,6 +1,8 @@
 """What a gate may look at, run and find: the task, its base and head, what was said, and command runs.
 
-Answers of git are cached, and a command is run only once on a tree.
+Answers of git are cached, and a command is run only once on a tree. In this order: findings, commands and how
+they ended, known test runners and their reports, what a red command says, results that are kept, the checkout
+that commands run in, and the context itself.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class Finding(NamedTuple):
     label: str | None = None
 
 
-def passed(
+def let_pass(
     reason: str, feedback: Iterable[Feedback] = (), evidence: Evidence | None = None, label: str | None = None
 ) -> Finding:
     return Finding(Outcome.PASS, reason, tuple(feedback), evidence, label)
@@ -128,7 +130,7 @@ def blames_history(feedback: Iterable[Feedback]) -> bool:
 
 def finding_from(good: str, bad: str, feedback: Sequence[Feedback]) -> Finding:
     """Return the finding that *feedback* amounts to: REVISE if it has a blocker, else PASS."""
-    made = revise if has_blocker(feedback) else passed
+    made = revise if has_blocker(feedback) else let_pass
     return made(bad if has_blocker(feedback) else good, most_important(feedback))
 
 

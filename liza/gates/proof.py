@@ -32,9 +32,9 @@ from liza.gates.context import (
     has_blocker,
     is_manifest,
     is_runner_file,
+    let_pass,
     most_important,
     outcome_of,
-    passed,
     passed_count,
     revise,
     runner_of,
@@ -56,14 +56,14 @@ class ProofOptions(Record):
 def judge(options: ProofOptions, context: GateContext) -> Finding:
     """Try the tests of the diff on three trees, after a look at what became of the old ones."""
     if "no_code" in context.facts:
-        return passed("no code is touched, so there is nothing to prove")
+        return let_pass("no code is touched, so there is nothing to prove")
     flaws = [*_static_flaws(options, context)]
     if has_blocker(flaws):
         return revise("tests are weakened or prove nothing", most_important(flaws))
     line = context.config.gates.test
     if line is None:
         note = "not set up: there is no test command in the settings, so tests were only read"
-        return passed(note, most_important(flaws), label="skipped")
+        return let_pass(note, most_important(flaws), label="skipped")
     changed = [entry for entry in changed_tests(context) if is_test(entry.path)]
     if not changed and not changed_tests(context):
         return revise("no test proves the change", [blocker("add a test that fails without the change")])
@@ -178,7 +178,7 @@ def _run_old_tests_on_head(
         note = "no old test ran on the head, although they do on the base; the code must not end the runner"
         return revise("the old tests do not run any more", [blocker(note)], evidence_of(line, trial.ran))
     proven = "the new tests fail on the base and pass on the head, and the old tests still pass"
-    return passed(proven if not inline else "the old tests still pass", notes, evidence_of(line, trial.ran))
+    return let_pass(proven if not inline else "the old tests still pass", notes, evidence_of(line, trial.ran))
 
 
 def _require_fair(context: GateContext, line: str, trial: TreeRun) -> None:
@@ -190,15 +190,15 @@ def _require_fair(context: GateContext, line: str, trial: TreeRun) -> None:
 def _judge_old_red(context: GateContext, line: str, trial: TreeRun) -> Finding:
     _require_fair(context, line, trial)
     if finds_no_tests(trial.ran) and context.base_result("test", line).is_empty:
-        return passed("the new tests are the first", (), evidence_of(line, trial.ran))
+        return let_pass("the new tests are the first", (), evidence_of(line, trial.ran))
     if _is_known_red(context, line, trial):
         note = concern(
             f"these fail on the base already: {summarize_tests(context.base_result('test', line).known_red)}"
         )
-        return passed("the new tests prove the change", [note], evidence_of(line, trial.ran))
+        return let_pass("the new tests prove the change", [note], evidence_of(line, trial.ran))
     if trial.ran.ending is RunEnding.DONE and _is_red_by_itself(context, line):
         note = concern(f"test ({line}) fails on the base already, so the old tests say nothing")
-        return passed(
+        return let_pass(
             "the new tests prove the change; the old ones were red before",
             [note],
             evidence_of(line, trial.ran),

@@ -18,8 +18,8 @@ from liza.gates.context import (
     blocker,
     concern,
     has_blocker,
+    let_pass,
     most_important,
-    passed,
 )
 from liza.gates.files import SENSITIVE, is_docs, is_for_tests, is_script, matches, suffix_of
 from liza.repo.repository import DiffEntry, DiffLine, blob_contents
@@ -353,7 +353,7 @@ def judge(options: ScanOptions, context: GateContext) -> Finding:
     feedback = most_important([one for found in parts.values() for one in found])
     bad = [reason for reason, found in parts.items() if has_blocker(found)]
     if not bad:
-        return passed("no secret, forbidden command or sensitive file is in the work", feedback)
+        return let_pass("no secret, forbidden command or sensitive file is in the work", feedback)
     asks = options.paths == "ask" and bad == ["a sensitive file is touched"]
     return Finding(Outcome.ASK if asks else Outcome.REVISE, bad[0], feedback)
 

@@ -33,7 +33,7 @@ from liza.gates.context import (
     concern,
     describe_ending,
     evidence_of,
-    passed,
+    let_pass,
     revise,
     unknown,
 )
@@ -96,23 +96,23 @@ def judge_sweep(context: GateContext) -> Finding:
     """
     settings = context.config.experiment
     if settings.sweep is None or settings.results is None:
-        return passed(f"recorded: there is no score ({NO_SWEEP})", [concern(NO_SWEEP)], label="no_score")
+        return let_pass(f"recorded: there is no score ({NO_SWEEP})", [concern(NO_SWEEP)], label="no_score")
     told = sweep_variables(OUTPUT, settings.results, settings.configurations)
     trial = context.run_on(context.tree, "sweep", _sweep_line(settings, told), (settings.results,))
     shown = evidence_of(settings.sweep, trial.ran)
     if trial.is_setup:
         why = f"the setup {describe_ending(trial.ran)}, so that the sweep was not run"
-        return passed(f"recorded: there is no score ({why})", [concern(why)], label="no_score")
+        return let_pass(f"recorded: there is no score ({why})", [concern(why)], label="no_score")
     data = trial.kept.get(settings.results, b"")
     if data and trial.ran.run:
         context.keep_file(trial.ran.run, basename(settings.results), data)
     score = score_sweep(settings, context.repository.root, data)
     if score.score is None:
         why = str(score.note)
-        return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
+        return let_pass(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
     said = f"recorded: candidate {score.candidate_mean:g}, baseline {score.baseline_mean:g}"
     left_out = [concern(score.note)] if score.note else []
-    return passed(said, left_out, shown, label=f"{score.score:+g}")
+    return let_pass(said, left_out, shown, label=f"{score.score:+g}")
 
 
 def _sweep_line(settings: ExperimentConfig, told: Mapping[str, str]) -> str:
@@ -157,7 +157,7 @@ def read_results_file(path: Path) -> ResultsFile:
 
 def _no_score(options: ScoreOptions, why: str, shown: Evidence) -> Finding:
     if options.mode == "record":
-        return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
+        return let_pass(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
     return unknown(f"there is no score: {why}", shown)
 
 
@@ -198,12 +198,12 @@ def _compare(options: ScoreOptions, candidate: float, baseline: float | None, sh
         misses.append(f"the score is not better than the baseline by {options.min_delta:g}")
     told = f"candidate {candidate:g}" + ("" if baseline is None else f", baseline {baseline:g}")
     if options.mode == "record":
-        return passed(f"recorded: {told}", [concern(miss) for miss in misses], shown, label=label)
+        return let_pass(f"recorded: {told}", [concern(miss) for miss in misses], shown, label=label)
     if misses:
         return revise(misses[0], [blocker(f"{miss} ({told})") for miss in misses], shown)._replace(
             label=label
         )
-    return passed(told, (), shown, label=label)
+    return let_pass(told, (), shown, label=label)
 
 
 def _improvement(options: ScoreOptions, delta: float) -> float:

@@ -1,6 +1,7 @@
 """A workflow as a document says it: phases, who is asked, the gates that judge, where each outcome leads.
 
-It is read from its file, checked to hang together, and held to the floor that no document can lower.
+It is read from its file, checked to hang together, and held to the floor that no document can lower. In this
+order: the records of a document, who is asked in it, how it is loaded, the floor, and what hangs together.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from liza.daemon.notify import Channel
 from liza.domain.record import NonEmptyStr, Record
 from liza.forges.local import LocalOptions, open_local
 from liza.forges.protocol import ForgeType
-from liza.gates.context import blocker, passed, revise
+from liza.gates.context import blocker, let_pass, revise
 from liza.gates.registry import EffectType, GateType
 from liza.system.files import append_line
 
@@ -38,7 +38,7 @@ def judge_words(options: WordOptions, case: GateContext) -> Finding:
     """Refuse work that has the forbidden word in it."""
     if options.forbidden in case.repository.git("diff", case.base, case.head):
         return revise("a forbidden word is in it", [blocker(f"remove the word {options.forbidden}")])
-    return passed(f"nobody wrote {options.forbidden}")
+    return let_pass(f"nobody wrote {options.forbidden}")
 
 
 class FileOptions(Record):
@@ -48,7 +48,7 @@ class FileOptions(Record):
 def publish(options: FileOptions, case: GateContext) -> Finding:
     """Write down which task is about to be merged."""
     append_line(options.file, f"published {case.task.id}")
-    return passed("it is published")
+    return let_pass("it is published")
 
 
 def send(options: FileOptions, message: Message, _patience: float) -> str | None:

@@ -251,11 +251,11 @@ def _content(report: RunReport) -> list[Element]:
     )
     parts: list[Element | None] = [
         hero,
-        _panel("Questions for you", [_listed(_question_lines(report))] if view.questions else []),
-        _panel("Notes of yours", [_listed(note.message for note in view.notes)] if view.notes else []),
-        _panel("Merged", _merged(report)),
+        _panel("Questions for you", [_bullet_list(_question_lines(report))] if view.questions else []),
+        _panel("Notes of yours", [_bullet_list(note.message for note in view.notes)] if view.notes else []),
+        _panel("Merged", _merged_panel(report)),
         _panel("Done without a merge", _done(report)),
-        _panel("Not done, and why", _unmerged(report)),
+        _panel("Not done, and why", _unmerged_panel(report)),
         _panel("Timeline", [_timeline(report)] if history.spans else []),
         _panel("Burn-up", [_burn_up(report)] if history.burn_up else []),
         _panel("Time by status", [charts.bars(dict(history.seconds_by_status), seconds_text, "bar")]),
@@ -270,12 +270,12 @@ def _panel(title: str, children: Sequence[Child]) -> Element | None:
     return el("section", el("h2", title), *children, class_="panel") if children else None
 
 
-def _listed(lines: Iterable[str]) -> Element:
+def _bullet_list(lines: Iterable[str]) -> Element:
     return el("ul", (el("li", line) for line in lines))
 
 
 def _some(lines: list[str]) -> list[Element]:
-    return [_listed(lines[:SHOWN])] if lines else []
+    return [_bullet_list(lines[:SHOWN])] if lines else []
 
 
 def _question_lines(report: RunReport) -> Iterable[str]:
@@ -288,7 +288,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Child]]) -> Element:
     return scrollable(el("table", el("thead", heading), el("tbody", body)), " and ".join(head))
 
 
-def _merged(report: RunReport) -> list[Child]:
+def _merged_panel(report: RunReport) -> list[Child]:
     if not report.merged:
         return [el("p", "Nothing.", class_="empty")]
     rows = (
@@ -307,7 +307,7 @@ def _done(report: RunReport) -> list[Child]:
     return [_table(("task", "status", "what", "look at it"), rows)] if rows else []
 
 
-def _unmerged(report: RunReport) -> list[Child]:
+def _unmerged_panel(report: RunReport) -> list[Child]:
     rows = [(one.task, one.status, one.description, one.why) for one in report.unmerged[:SHOWN]]
     return [_table(("task", "status", "what", "why"), rows)] if rows else []
 

@@ -1,4 +1,8 @@
-"""What a worker picks, what has to be true before, and what follows from how its run ended."""
+"""What a worker picks, what has to be true before, and what follows from how its run ended.
+
+In this order: conditions of a turn and of a run as `liza explain` shows them, admission by providers and
+money, then what coders pick and conclude, and last what reviewers do.
+"""
 
 from __future__ import annotations
 
