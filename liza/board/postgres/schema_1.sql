@@ -43,7 +43,8 @@ CREATE TABLE liza.task (
 );
 CREATE TABLE liza.switch (
   board text NOT NULL REFERENCES liza.board,
-  name  text NOT NULL,
+  -- A row of another name would stop machines from being started, and nobody could take it back.
+  name  text NOT NULL CHECK (name IN ('ABORT', 'PAUSE', 'CHECKPOINT')),
   said  text NOT NULL,
   at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (board, name)
@@ -106,7 +107,9 @@ END $$;
 
 CREATE FUNCTION liza.follow_tasks(p_board text, p_line json, p_secret text, p_is_owner boolean)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE changed record; field record; tasks json := p_line->'put'->'tasks';
+DECLARE
+  changed record; field record; tasks json := p_line->'put'->'tasks';
+  gone text[] := ARRAY(SELECT json_array_elements_text(coalesce(p_line->'gone'->'tasks', '[]')));
 BEGIN
   FOR changed IN
     SELECT one.value->>'id' AS id, one.value FROM json_array_elements(
@@ -129,8 +132,11 @@ BEGIN
         WHERE board = p_board AND id = changed.id;
     END LOOP;
   END LOOP;
-  DELETE FROM liza.task WHERE board = p_board AND id IN (
-    SELECT json_array_elements_text(coalesce(p_line->'gone'->'tasks', '[]')));
+  -- Whoever takes a task off the board ends its lease as well, and may do so no more than otherwise.
+  IF NOT p_is_owner THEN
+    PERFORM liza.check_lease(p_board, one.id, NULL, p_secret) FROM unnest(gone) AS one(id);
+  END IF;
+  DELETE FROM liza.task WHERE board = p_board AND id = ANY (gone);
 END $$;
 
 -- One line behind the last: checked, chained, followed. The caller holds the row of the board.

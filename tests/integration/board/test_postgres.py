@@ -348,11 +348,8 @@ class TestBadInput:
         with monkeypatch.context() as older:
             older.setattr(schema, "LATEST", 2)
             create_board_at(address, story(*tasks)).close()
-        with psycopg.connect(address) as connection:
-            connection.execute("SELECT liza.throw_switch('liza', 'HALT', '')")
         with closing(open_board(address)) as board:
             board.read()
-            assert board.switches.thrown() == {}
             waiting = "SELECT liza.waiting_tasks('liza')"
             with psycopg.connect(address) as connection:
                 assert connection.execute(waiting).fetchone() == (2,)
