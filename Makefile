@@ -1,8 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# Tests wait for processes and disks more than half of the time, so that three for each core keep it busy.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 3 * (os.cpu_count() or 1)))')
+# Tests wait for processes and disks more than half of the time: with three for each core a quarter of it stays idle.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 4 * (os.cpu_count() or 1)))')
 # Where the real programs are installed: shared by several checkouts, they need not be installed for each.
 LIZA_AGENTS_CACHE ?= $(CURDIR)/.agents
 export LIZA_AGENTS_CACHE
