@@ -15,6 +15,7 @@ import psycopg
 from psycopg import ClientCursor
 
 from liza.board.journal import JournalPosition, decode_line, encode_entry
+from liza.board.postgres.news import NEWS, SEEN, News, ask_news, check_seen, fetch_tables, read_news
 from liza.board.postgres.server import PASSING
 from liza.errors import BoardRewound, ConcurrentChange, LeaseLost, LizaError, Refused
 
@@ -26,15 +27,9 @@ if TYPE_CHECKING:
     from liza.board.postgres.server import Server
     from liza.board.protocol import JournalEntry
 
-SEEN: Final = "seen.json"  # in the home: the last change that this machine knows to be on the server
 NOWHERE: Final = 2**63 - 1  # a place behind every line
 SEEN_SIZE: Final = 512  # bytes, so that what was there is covered
 
-# The line at the place itself comes along without its text: its sum says whether it is the one that was seen.
-_NEWS: Final = """
-SELECT b.sum, clock_timestamp(), e.ends, e.sum, CASE WHEN e.ends > %(after)s THEN e.line END
-FROM liza.board b LEFT JOIN liza.entry e ON e.board = b.name AND e.ends >= %(after)s
-WHERE b.name = %(board)s ORDER BY e.ends"""
 # Of those who wait for the lock, so many read meanwhile what the others wrote. With one, everybody would wait
 # for it wherever that takes longer than a turn; each more has another's change to read under the lock.
 QUEUES: Final = 2
@@ -43,10 +38,10 @@ QUEUES: Final = 2
 _QUEUE: Final = (
     "BEGIN; SELECT pg_advisory_lock(liza.key(%(board)s, %(queue)s)); "
     "SELECT locked, CASE WHEN locked THEN pg_advisory_unlock(liza.key(%(board)s, %(queue)s)) END "
-    "FROM (SELECT pg_try_advisory_xact_lock(liza.key(%(board)s, '')) AS locked OFFSET 0) AS tried;" + _NEWS
+    "FROM (SELECT pg_try_advisory_xact_lock(liza.key(%(board)s, '')) AS locked OFFSET 0) AS tried;" + NEWS
 )
 _LOCK: Final = (
-    "SELECT liza.lock_board(%(board)s); SELECT pg_advisory_unlock(liza.key(%(board)s, %(queue)s));" + _NEWS
+    "SELECT liza.lock_board(%(board)s); SELECT pg_advisory_unlock(liza.key(%(board)s, %(queue)s));" + NEWS
 )
 _LOCK_AT_ONCE: Final = "BEGIN; SELECT liza.lock_board(%s)"
 # What proves who writes is a setting of the session, for others of the same role can read this text.
@@ -66,15 +61,6 @@ class ServerTime(NamedTuple):
         return self.at + timedelta(seconds=steady - self.steady)
 
 
-class _News(NamedTuple):
-    """What the server said to `_NEWS`: the rows behind a place, and when it was asked and answered."""
-
-    after: int
-    rows: list[tuple[Any, ...]]
-    asked: float
-    answered: float
-
-
 class PostgresJournal:
     """The lines on the server. One thread at a time uses it, except for `reread`."""
 
@@ -87,7 +73,7 @@ class PostgresJournal:
         self.clock: ServerTime | None = None
         self._revision = 0  # the latest that was seen, to say which one was lost
         self._mark = JournalPosition()  # the end of what was seen
-        self._brought: _News | None = None  # what came along with the lock, until it is taken
+        self._brought: News | None = None  # what came along with the lock, until it is taken
 
     @property
     def place(self) -> str:
@@ -98,7 +84,7 @@ class PostgresJournal:
         if self._connection is None or self._connection.closed or self._connection.broken:
             self.close()
             self._connection = self.server.connect()
-            self._check_seen(self._connection)
+            check_seen(self._connection, self.server.address, self._home)
         return self._connection
 
     def close(self) -> None:
@@ -162,11 +148,9 @@ class PostgresJournal:
         after = self._mark.offset or NOWHERE
         asked = time.monotonic()
         cursor.execute(query, {"board": self.server.address.board, "after": after, "queue": queue})
-        tables = [cursor.fetchall() if cursor.description else []]
-        while cursor.nextset():
-            tables.append(cursor.fetchall())
-        self._brought = _News(after, tables[-1], asked, time.monotonic())
-        return tables[-2][0][0] is True
+        tables = fetch_tables(cursor)
+        self._brought = read_news(tables, after, asked)
+        return tables[-3][0][0] is True
 
     def holds(self, mark: JournalPosition) -> bool:
         if not mark.offset:
@@ -179,20 +163,18 @@ class PostgresJournal:
         """Return the lines behind *after*; raise BoardRewound where the server does not know that place."""
         brought, self._brought = self._brought, None
         found = brought if brought and brought.after == after.offset else self._ask_news(after.offset)
-        rows = found.rows
-        if not rows:
+        if found.head is None:
             raise LizaError(f"there is no board at {self.place}; `liza init` makes one")
-        self._learn_time(rows[0][1], found)
-        if after.offset and (rows[0][2], rows[0][3]) != after:
+        at, total = found.head
+        self._learn_time(at, found)
+        if after.offset and total != after.sum:
             raise BoardRewound(self.place, self._revision, self._home / SEEN)
-        return self._decode([row[4] for row in rows if row[4] is not None], after)
+        return self._decode(found.texts, after)
 
-    def _ask_news(self, after: int) -> _News:
-        asked, values = time.monotonic(), {"after": after, "board": self.server.address.board}
-        rows = self.connection().execute(_NEWS, values).fetchall()
-        return _News(after, rows, asked, time.monotonic())
+    def _ask_news(self, after: int) -> News:
+        return ask_news(self.connection(), self.server.address.board, after)
 
-    def _learn_time(self, at: datetime, news: _News) -> None:
+    def _learn_time(self, at: datetime, news: News) -> None:
         """Mend the clock where it cannot be right: the server said *at* while *news* were waited for."""
         earliest, latest = at, at + timedelta(seconds=news.answered - news.asked)
         known = self.clock.at_steady(news.answered) if self.clock else latest
@@ -271,19 +253,6 @@ class PostgresJournal:
                 self._seen = os.open(self._home / SEEN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             # In place, which is a hundred times cheaper than a new file; a torn one is passed over.
             os.pwrite(self._seen, f"{text}\n".ljust(SEEN_SIZE).encode(), 0)
-
-    def _check_seen(self, connection: psycopg.Connection) -> None:
-        """Raise where this machine saw a change of this board that the server does not have any more."""
-        try:
-            first = (self._home / SEEN).read_text().partition("\n")[0]
-            place, offset, total, revision = json.loads(first)
-        except (OSError, ValueError):
-            return
-        if place != self.place:
-            return
-        query = "SELECT FROM liza.entry WHERE board = %s AND ends = %s AND sum = %s"
-        if connection.execute(query, (self.server.address.board, offset, total)).fetchone() is None:
-            raise BoardRewound(self.place, revision, self._home / SEEN)
 
 
 def _refusal(error: psycopg.Error, entry: JournalEntry) -> Exception:
