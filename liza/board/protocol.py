@@ -8,6 +8,7 @@ package registers for the scheme, as an entry point of the group `liza.boards`.
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from liza.domain.changes import Change
     from liza.domain.config import Switch
     from liza.domain.model import State
+    from liza.domain.shared_refs import RefFacts
     from liza.system.files import Holder
 
 SUPERVISOR_NAME: Final = "supervisor"  # held by the one supervisor of a board
@@ -276,6 +278,24 @@ def open_board(location: Path | str) -> Board:
     """Return the board at *location*: a directory, or an address of another engine."""
     found = _find(location)
     return found.engine.open_location(found.location, home=found.home)
+
+
+def read_ref_facts(location: Path | str) -> tuple[RefFacts, datetime]:
+    """Return what the rules of pushes ask of the board at *location*, and its time, at little cost."""
+    home = None
+    if not _SCHEME.match(str(location)) and (address := address_in(Path(location))):
+        location, home = address, Path(location)
+    scheme = _SCHEME.match(str(location))
+    if scheme and scheme[1] in _ON_POSTGRES:
+        _require_psycopg()
+        from liza.board.postgres.ref_reader import read_facts  # noqa: PLC0415 - it needs psycopg
+
+        if found := read_facts(str(location), home):
+            return found
+    from liza.board.ref_facts import facts_of  # noqa: PLC0415 - only needed here
+
+    with closing(open_board(home or location)) as board:
+        return facts_of(board.read()), board.now()
 
 
 def create_board_at(location: Path | str, state: State) -> Board:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from liza.board.location import VARIABLE, address_in, without_password
-from liza.board.protocol import has_board, open_board
+from liza.board.protocol import has_board, read_ref_facts
 from liza.domain.shared_refs import RefUpdate, why_refused
 from liza.errors import DiskTrouble, Refused, UsageError
-from liza.repo.command import ask_git
 from liza.system.files import overwrite
 
 if TYPE_CHECKING:
@@ -20,12 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOOK: Final = "pre-receive"
+PROGRAM: Final = "liza.cli.pre_receive"  # as `liza hook pre-receive`, without loading all other commands
 _WRITTEN: Final = "# Written by `liza hook install`: the board says who may push what."
 _FIELDS: Final = 3  # of a line: what the ref was, what it shall be, its name
 
 
 def install_hook(bare: Path, board: str) -> Path:
     """Write the hook of the repository *bare*, which asks *board*; return where. It may be repeated."""
+    from liza.repo.command import ask_git  # noqa: PLC0415 - a push asks no git
+
     if ask_git("rev-parse", "--is-bare-repository", cwd=_require_directory(bare)).text != "true":
         raise UsageError(f"{bare} is no bare repository; name one, as `git init --bare DIRECTORY` makes it")
     if without_password(board) != board:
@@ -38,7 +39,7 @@ def install_hook(bare: Path, board: str) -> Path:
     path = bare / (own or "hooks") / HOOK
     if path.exists() and _WRITTEN not in path.read_text(errors="replace"):
         raise UsageError(f"there is another hook in {path}; move it away, or call `liza hook {HOOK}` from it")
-    command = shlex.join([sys.executable, "-m", "liza", "hook", HOOK, board])
+    command = shlex.join([sys.executable, "-m", PROGRAM, board])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         overwrite(path, f"#!/bin/sh\n{_WRITTEN}\nexec {command}\n")
@@ -65,9 +66,8 @@ def check_push(board: str, lines: Iterable[str]) -> None:
     location = said if without_password(said) == board else board
     if "://" not in location and not has_board(location):
         raise UsageError(f"there is no board at {location}; mend the hook (`liza hook install`)")
-    with closing(open_board(location)) as opened:
-        state, now = opened.read(), opened.now()
+    facts, now = read_ref_facts(location)
     updates = [RefUpdate(*fields) for line in lines if len(fields := line.split()) == _FIELDS]
     for update in updates:
-        if why := why_refused(state, update, now):
+        if why := why_refused(facts, update, now):
             raise Refused(f"{update.ref}: {why}")

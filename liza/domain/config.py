@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.record import Id, NonEmptyStr, Record, default_record
+from liza.domain.shared_refs import INTEGRATION_BRANCH
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 ChannelOption = bool | int | str | tuple[str, ...]
-
-INTEGRATION_BRANCH: Final = "liza/integration"
 
 
 class Workers(Record):

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from liza.board.ref_facts import facts_of
+from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Lease, MergeIntent, Status
-from liza.domain.shared_refs import RefUpdate, task_folder, token_digest, why_refused
+from liza.domain.shared_refs import (
+    ENDED,
+    MERGEABLE,
+    RefUpdate,
+    task_folder,
+    token_digest,
+    why_refused,
+)
 from tests.support.sample_tasks import NOW, board, new_task
 
 if TYPE_CHECKING:
@@ -95,7 +104,12 @@ ROWS: Final[dict[str, tuple[State, RefUpdate, str | None]]] = {
 
 @pytest.mark.parametrize(("known", "update", "why"), ROWS.values(), ids=ROWS.keys())
 def test_the_board_says_who_may_push(known: State, update: RefUpdate, why: str | None) -> None:
-    assert why_refused(known, update, NOW) == why
+    assert why_refused(facts_of(known), update, NOW) == why
+
+
+def test_words_of_the_lifecycle_are_those_of_its_table() -> None:
+    assert MERGEABLE == Status.APPROVED
+    assert ENDED == TERMINAL
 
 
 def test_a_task_is_not_in_the_way_of_the_branch() -> None:
