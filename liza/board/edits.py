@@ -507,7 +507,7 @@ class _Merge:
                 self.draft.refuse(path, "a task of this id was added meanwhile", "choose another id")
             return
         for name in sorted(Task.model_fields.keys() - _NEW_TASK_FIELDS):
-            if getattr(wanted, name) != Task.model_fields[name].default:
+            if getattr(wanted, name) != Task.model_fields[name].get_default(call_default_factory=True):
                 self.draft.refuse(f"{path}.{name}", "a new task has no past", "remove it")
         self._try(path, lambda: _with_new(self.state, wanted, self.at))
 

@@ -248,10 +248,11 @@ class Report(Event):
     mark: NonEmptyStr | None = None  # what a pass is tainted with that a rule forces
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
     squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
-    artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default={})  # texts by their names
+    artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default_factory=dict)  # texts by their names
     session: WorkSession | None = None  # the conversation in which it was made
     remember: tuple[Remembered, ...] = ()  # for who works on it later
-    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what was done for it, and what came of that
+    # What was done for it, and what came of that.
+    effects: Mapping[NonEmptyStr, str] = Field(default_factory=dict)
 
     def verb_by(self, by: Actor) -> str:
         if self.mark:
@@ -452,7 +453,8 @@ class Land(Event):
     verb = "merge"
     words = ("merge",)
     commit: Commit
-    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what else was done, and what came of that
+    # What else was done, and what came of that.
+    effects: Mapping[NonEmptyStr, str] = Field(default_factory=dict)
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if task.is_tainted:

@@ -637,9 +637,8 @@ class Task(Record):
     merge_commit: Commit | None = None
     taints: tuple[Taint, ...] = ()
 
-    artifacts: Mapping[NonEmptyStr, Artifact] = Field(
-        default={}
-    )  # what work left for who comes after, by name
+    # What work left for who comes after, by name.
+    artifacts: Mapping[NonEmptyStr, Artifact] = Field(default_factory=dict)
     memory: tuple[MemoryEntry, ...] = ()  # what agents want remembered of it
     session: WorkSession | None = None
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
@@ -809,7 +808,7 @@ class Metrics(Record):
     """Counters of one sprint, carried on by every change; `liza.domain.changes` counts and reads them."""
 
     added: Count = 0
-    outcomes: Counts = Field(default={})  # by final status
+    outcomes: Counts = Field(default_factory=dict)  # by final status
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
     fruitless: tuple[NonEmptyStr, ...] = ()  # the latest of those since somebody made progress
@@ -817,15 +816,15 @@ class Metrics(Record):
     # Failures of gates in a row that are the same, by entry and reason.
     red_gates: tuple[NonEmptyStr, ...] = ()
     submissions: Count = 0
-    reviews: dict[Id, ReviewCounts] = Field(default={})  # by reviewer
-    rejections: Counts = Field(default={})  # by kind of reason
+    reviews: dict[Id, ReviewCounts] = Field(default_factory=dict)  # by reviewer
+    rejections: Counts = Field(default_factory=dict)  # by kind of reason
     merged_rounds: Count = 0  # iterations of merged tasks, summed
     merged_cycles: Count = 0  # rejections of merged tasks, summed
-    cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
-    seconds: Counts = Field(default={})  # that tasks spent, by status
-    crashes: Counts = Field(default={})  # by worker
-    refusals: Counts = Field(default={})  # answers that could not be used, by step
-    gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often
+    cycle_times: Counts = Field(default_factory=dict)  # of merged tasks: "90s" counts those within 90 seconds
+    seconds: Counts = Field(default_factory=dict)  # that tasks spent, by status
+    crashes: Counts = Field(default_factory=dict)  # by worker
+    refusals: Counts = Field(default_factory=dict)  # answers that could not be used, by step
+    gates: dict[str, dict[str, Count]] = Field(default_factory=dict)  # gate: outcome: how often
 
 
 class Sprint(Record):

@@ -28,6 +28,8 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
 )
 
 LONGEST_ID: Final = 64  # characters; an id becomes a directory, a branch and an environment variable
@@ -36,8 +38,12 @@ LONGEST_ID: Final = 64  # characters; an id becomes a directory, a branch and an
 CHECKED_WORDS: Final = 4096
 
 _ID: Final = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}})")
+# How long a time is that Liza wrote, by its characters 4, 7, 10, 13, 16 and 19, which are no digits.
+_WRITTEN_LENGTHS: Final = {"--T::Z": 20, "--T::.": 27}
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+_set: Final = object.__setattr__  # the records are frozen
 
 
 class Record(BaseModel):
@@ -54,7 +60,15 @@ class Record(BaseModel):
 
     def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - values are checked when the board takes them
         """Return a copy with *changes*; the board validates it before it is written."""
-        return self.model_copy(update=changes)
+        if self.__pydantic_private__ is not None:
+            return self.model_copy(update=changes)
+        # As `model_copy` does, in a third of its time: whoever follows a board makes two for each line of it.
+        made = type(self).__new__(type(self))
+        _set(made, "__dict__", {**self.__dict__, **changes})
+        _set(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        _set(made, "__pydantic_extra__", None)
+        _set(made, "__pydantic_private__", None)
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON values, without what is at its default."""
@@ -109,6 +123,18 @@ def _check_time_text(value: object) -> object:
     raise ValueError(message)
 
 
+def _read_time(value: object, check: ValidatorFunctionWrapHandler) -> datetime:
+    """Return the time that *value* is; *check* is for what Liza does not write itself."""
+    if type(value) is str and _WRITTEN_LENGTHS.get(value[4:20:3]) == len(value):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            found = None
+        if found is not None and found.tzinfo is UTC:
+            return found
+    return _to_utc(check(_check_time_text(value)))
+
+
 def _to_utc(time: datetime) -> datetime:
     try:
         return time.astimezone(UTC)
@@ -148,7 +174,7 @@ def _as_list(mapping: Mapping[str, Record]) -> list[dict[str, Any]]:
 
 Id = Annotated[str, AfterValidator(safe_id)]
 Commit = Annotated[str, AfterValidator(_check_commit_hash)]
-Time = Annotated[AwareDatetime, BeforeValidator(_check_time_text), AfterValidator(_to_utc)]
+Time = Annotated[AwareDatetime, WrapValidator(_read_time)]
 NonEmptyStr = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 _R = TypeVar("_R", bound=Record)
