@@ -1,6 +1,7 @@
 """What people do to a board, whichever way they come: typed, clicked, or through an assistant.
 
-Each is one function of a board, so that every way obeys the same rules and says the same sentences.
+Each is one function of a board, so that every way obeys the same rules and says the same sentences. A note or
+a switch needs neither workflows nor the daemon, so whatever needs those imports them when it runs.
 """
 
 from __future__ import annotations
@@ -9,19 +10,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.board.protocol import SUPERVISOR_NAME
-from liza.cli.views.tasks import new_task
-from liza.daemon import breaker
-from liza.daemon.background import ensure_ended
-from liza.domain.answers import WAIVER
 from liza.domain.budget import BUDGET, PLAN_NAMES, closed_providers, is_cap_question_open, retry_providers
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
 from liza.domain.config import BREAKER_PREFIX, Switch
 from liza.domain.lifecycle import Abandon, Answer, Ready, Release, Waive
 from liza.domain.model import Feedback
 from liza.errors import Refused, UsageError
-from liza.workflow.document import SQUASH, workflow_on
-from liza.workflow.plan_approval import accept_plan, return_plan
-from liza.workflow.transition import accept_task, apply, reject_task, reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +69,8 @@ def queue(board: Board, *, by: Actor, at: datetime, text: str, spec: str | None 
 
 def answer(board: Board, *, by: Actor, at: datetime, task: str, text: str) -> ActionResult:
     """Answer what a task or the plan asks, or say what all may cost."""
+    from liza.workflow.transition import reply
+
     change = reply(task, require_text(text, "answer"), by=by, at=at)
     others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN_NAMES, "the planner goes on with it")}
     done = others.get(task, f"{task} is IDLE again, with your answer as guidance")
@@ -86,6 +82,10 @@ def accept(
     board: Board, *, by: Actor, at: datetime, task: str, reason: str, squash: bool = False
 ) -> ActionResult:
     """Say yes to what *task* asks; *squash*: what is merged is one commit."""
+    from liza.workflow.document import SQUASH, workflow_on
+    from liza.workflow.plan_approval import accept_plan
+    from liza.workflow.transition import accept_task
+
     reason = require_text(reason, "reason")
     if squash and (is_plan(board, task) or not workflow_on(board.read()).offers_squash):
         raise UsageError(f"{task}: nothing is merged here as one commit; leave --squash out")
@@ -111,6 +111,9 @@ def is_plan(board: Board, name: str) -> bool:
 
 def waive(board: Board, *, by: Actor, at: datetime, task: str, limit: str, reason: str) -> ActionResult:
     """Lift a limit for *task*; who did so and why stays in its history."""
+    from liza.domain.answers import WAIVER
+    from liza.workflow.transition import apply
+
     if limit != WAIVER:
         raise UsageError(f"{limit!r} is no limit that can be waived; {WAIVER} is one")
     change = apply(Waive(limit="scope_limit", reason=require_text(reason, "reason")), to=task, by=by, at=at)
@@ -121,6 +124,9 @@ def reject(
     board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: tuple[Feedback, ...] = ()
 ) -> ActionResult:
     """Say no to what *task* asks; *comments* on its lines go back with the reason, as one round."""
+    from liza.workflow.plan_approval import return_plan
+    from liza.workflow.transition import reject_task
+
     reason = require_text(reason, "reason")
     if is_plan(board, task):
         change, done = (
@@ -147,6 +153,8 @@ def parse_comment(text: str) -> Feedback:
 
 def add(board: Board, *, by: Actor, at: datetime, typed: Mapping[str, Any]) -> ActionResult:  # noqa: ARG001 - as all
     """Add the task that the words of `liza task add` describe."""
+    from liza.cli.views.tasks import new_task
+
     return commit_change(board, new_task(typed, by), f"Added {typed['id']}.")
 
 
@@ -170,6 +178,8 @@ def abandon(board: Board, *, by: Actor, at: datetime, task: str, reason: str) ->
 
 
 def _move(board: Board, event: Event, *, by: Actor, at: datetime, task: str, done: str) -> ActionResult:
+    from liza.workflow.transition import apply
+
     return commit_change(board, apply(event, to=task, by=by, at=at), done)
 
 
@@ -207,6 +217,8 @@ def throw(board: Board, switch: Switch, *, by: Actor, reason: str = "") -> Actio
 
 def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
     """Throw ABORT, and return when the run is over; one that does not hear is killed."""
+    from liza.daemon.background import ensure_ended
+
     thrown = throw(board, Switch.ABORT, by=by, reason=reason)
     told = ensure_ended(board.home)
     return ActionResult(f"{thrown}\n{told}.") if told else thrown
@@ -214,6 +226,8 @@ def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
 
 def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:
     """Take back the switches, and let providers be tried again that refused."""
+    from liza.daemon import breaker
+
     taken = breaker.take_back_switches(board, at, by)
     said = f"Took back {', '.join(taken)}." if taken else "No switch was thrown."
     if shut := closed_providers(board.read()):
@@ -223,5 +237,7 @@ def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:
 
 
 def resolve(board: Board, *, by: Actor, at: datetime, trip: str, reason: str) -> ActionResult:
+    from liza.daemon import breaker
+
     board.absorb()
     return ActionResult(breaker.resolve_and_resume(board, trip, require_text(reason, "reason"), at, by))

@@ -185,17 +185,21 @@ def _note(args: Namespace) -> None:
          argument("text", metavar="GOAL", nargs="?", help="what to build next, in a sentence"),
          argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
 def _goal(args: Namespace) -> None:
-    from liza.cli import actions
-    from liza.cli.views import status
-    from liza.daemon.project import spec_path
-
     if args.text is None:
+        from liza.cli.views import status
+
         if args.spec is not None:
             raise UsageError("a spec belongs to a goal; say the goal as well")
         state = board_of(args).absorb()
         print(json.dumps(state.goal.to_json()) if args.json else "\n".join(status.goals(state)))
         return
-    spec = spec_path(args.directory, args.spec) if args.spec is not None else None
+    from liza.cli import actions
+
+    spec = None
+    if args.spec is not None:
+        from liza.daemon.project import spec_path
+
+        spec = spec_path(args.directory, args.spec)
     perform_action(args, actions.queue, text=args.text, spec=spec)
 
 

@@ -131,24 +131,33 @@ def test_a_damaged_journal_is_for_the_whole_board_to_explain(ours: FileBoard, da
     assert read_quickly(ours.home) is None
 
 
-def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
-    """A person who looks waits for nothing that only workers need."""
-    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    Shell(tmp_path).ok("init", "Build a greeter")
+def modules_of(directory: Path, *words: str) -> set[str]:
+    """Return the modules that `liza` with *words* loads in a new project in *directory*."""
+    subprocess.run(["git", "init", "-q", "."], cwd=directory, check=True)
+    Shell(directory).ok("init", "Build a greeter")
     code = (
         "import json, sys\nfrom liza.cli.main import main\n"
-        "try:\n    main(['status'])\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"try:\n    main({words!r})\nexcept SystemExit as end:\n    assert not end.code\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path,
+        cwd=directory,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = json.loads(done.stdout.splitlines()[-1])
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def packages_in(modules: set[str]) -> set[str]:
+    return {".".join(name.split(".")[:2]) for name in modules}
+
+
+def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
+    """A person who looks waits for nothing that only workers need."""
+    loaded = modules_of(tmp_path, "status")
 
     heavy = {
         "asyncio",
@@ -160,12 +169,20 @@ def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
         "liza.board.edits",
         "liza.daemon.project",
     }
-    assert heavy & set(loaded) == set()
-    assert {".".join(name.split(".")[:2]) for name in loaded} & {
-        "liza.agents",
-        "liza.repo",
-        "liza.daemon",
-    } == set()
+    assert heavy & loaded == set()
+    assert packages_in(loaded) & {"liza.agents", "liza.repo", "liza.daemon"} == set()
+
+
+@pytest.mark.parametrize(
+    "words", [("note", "be kind"), ("pause",), ("goal", "and more")], ids=lambda words: words[0]
+)
+def test_a_word_to_the_agents_loads_neither_them_nor_their_workflow(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Whoever tells a run something changes the board, and no more than that."""
+    loaded = packages_in(modules_of(tmp_path, *words))
+
+    assert loaded & {"liza.agents", "liza.daemon", "liza.gates", "liza.repo", "liza.workflow"} == set()
 
 
 def test_one_snapshot_is_for_all_processes_of_a_machine(
