@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +24,20 @@ def empty(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a board and one task, to be copied: each test would make the same."""
+    made = Shell(tmp_path_factory.mktemp("project"))
+    subprocess.run(["git", "init", "--quiet", "."], cwd=made.directory, check=True)
+    made.ok("init", "Build a greeter")
+    made.ok("task", "add", "--id", "t1", "--description", "Say hello", "--done-when", "it prints hello")
+    return made.directory
+
+
 @pytest.fixture
-def liza(empty: Shell) -> Shell:
-    empty.ok("init", "Build a greeter")
-    empty.ok("task", "add", "--id", "t1", "--description", "Say hello", "--done-when", "it prints hello")
-    return empty
+def liza(project: Path, tmp_path: Path) -> Shell:
+    shutil.copytree(project, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return Shell(tmp_path)
 
 
 def add(liza: Shell, name: str, *words: str) -> str:
