@@ -33,7 +33,9 @@ help: ## print this list
 test: lint sandbox ## lint, type-check and run the tests
 	@$(MAKE) --no-print-directory -k -j2 types all-tests
 
+# In a fresh clone one process compiles the tests, before as many as run them would each do so.
 all-tests: $(INSTALLED)
+	@[ -d tests/support/__pycache__ ] || $(BIN)/python -m pytest -qq --collect-only >/dev/null 2>&1 || true
 	@env -u MAKEFLAGS $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
 
 test-unit: $(INSTALLED) ## run tests/unit only, in under a minute
