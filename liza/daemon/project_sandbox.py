@@ -90,8 +90,8 @@ def ports_of(root: Path, slot: str) -> dict[str, str]:
 
 SANDBOXES: Final = "sandboxes"  # below .liza: the private directories of sandboxed runs
 PROXY_PORT: Final = 3128  # on the loopback of the sandbox
-PROXY_SOCKET: Final = SANDBOX_ROOT / "turnstile"
-EGRESS_CLIENT: Final = SANDBOX_ROOT / "hatch.py"
+PROXY_SOCKET: Final = SANDBOX_ROOT / "egress.sock"
+EGRESS_CLIENT: Final = SANDBOX_ROOT / "egress_client.py"
 BRIEF: Final = SANDBOX_ROOT / "brief.json"
 PROGRAMS: Final = SANDBOX_ROOT / "programs"  # mount point of agents that are programs of the checkout
 HOME: Final = SANDBOX_ROOT / "home"  # the home directory where the user's would be the working directory
@@ -278,7 +278,7 @@ class ProjectSandbox:
         if worktree is None:
             return [], {}
         gitdir = PrivateGitDir(worktree, folder, tenant.task)
-        mounts = gitdir.cast(view.at, view.points.names)
+        mounts = gitdir.create_copies(view.at, view.points.names)
         stack.callback(gitdir.import_commits)
         return mounts, {key: value for key, value in self.repository.settings() if _GIT_SETTINGS.match(key)}
 

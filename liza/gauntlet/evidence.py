@@ -56,7 +56,7 @@ def collect_facts(
     return CaseFacts(
         board=board_evidence(project),
         base=start,
-        goods=tuple(_as_tree(good) for good in case.goods),
+        mergeable=tuple(_as_tree(good) for good in case.mergeable),
         tree=tree,
         code=run.code,
         was_ended=run.was_ended,

@@ -38,7 +38,7 @@ class CaseFacts:
 
     board: BoardEvidence
     base: Mapping[str, str]
-    goods: tuple[Mapping[str, str], ...]
+    mergeable: tuple[Mapping[str, str], ...]
     tree: Mapping[str, str] | None  # of the integration branch
     code: int | None = 0
     was_ended: bool = False  # by us, because it was paused and nothing moved any more
@@ -102,14 +102,14 @@ def _check_merged(_case: Case, facts: CaseFacts) -> Iterator[str]:
 def expected_tree(facts: CaseFacts) -> dict[str, str]:
     """Return the base with every good that is on the integration branch as a whole."""
     expected = dict(facts.base)
-    for good in facts.goods:
+    for good in facts.mergeable:
         if facts.tree and good.items() <= facts.tree.items():
             expected |= good
     return expected
 
 
 def is_merged(facts: CaseFacts) -> bool:
-    return facts.tree is not None and all(good.items() <= facts.tree.items() for good in facts.goods)
+    return facts.tree is not None and all(good.items() <= facts.tree.items() for good in facts.mergeable)
 
 
 def is_untouched(facts: CaseFacts) -> bool:

@@ -56,7 +56,7 @@ class PrivateGitDir:
     def _refs(self) -> Path:
         return self.folder / "refs"
 
-    def cast(self, at: Path | None = None, ignored: Iterable[str] = ()) -> list[Mount]:
+    def create_copies(self, at: Path | None = None, ignored: Iterable[str] = ()) -> list[Mount]:
         """Create the private copies and return the mounts by which the sandbox sees the git directory.
 
         The worktree is seen at *at*; *ignored* are paths in it that are no part of the work.

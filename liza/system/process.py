@@ -504,15 +504,15 @@ class ProcessPipes:
         os.set_blocking(pipe.fileno(), False)
         self._selector.register(pipe, selectors.EVENT_WRITE, _PipeWriter(self._selector, pipe, data).more)
 
-    def read_into(self, pipe: IO[bytes], spool: OutputLog, on_output: Callable[[], None]) -> None:
-        """Put what the process prints into *spool*."""
+    def read_into(self, pipe: IO[bytes], output: OutputLog, on_output: Callable[[], None]) -> None:
+        """Put what the process prints into *output*."""
         os.set_blocking(pipe.fileno(), False)
-        self._pipes.append((pipe, spool.take))
-        self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, pipe, spool, on_output))
+        self._pipes.append((pipe, output.take))
+        self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, pipe, output, on_output))
 
-    def _read(self, pipe: IO[bytes], spool: OutputLog, on_output: Callable[[], None]) -> None:
+    def _read(self, pipe: IO[bytes], output: OutputLog, on_output: Callable[[], None]) -> None:
         if data := os.read(pipe.fileno(), CHUNK):
-            spool.take(data)
+            output.take(data)
             on_output()
         else:
             self._selector.unregister(pipe)
@@ -680,10 +680,10 @@ def _watch_to_end(
     spools: tuple[OutputLog, OutputLog],
 ) -> tuple[_EndReason, list[Process]]:
     processes = RunProcesses.of(leader.pid, job.marked)
-    wires = ProcessPipes(stop)
+    pipes = ProcessPipes(stop)
     gone = False
     try:
-        running = _RunMonitor(job, leader, stop, watch, processes, wires)
+        running = _RunMonitor(job, leader, stop, watch, processes, pipes)
         running.connect(*spools)
         verdict = running.watch()
         gone = running.ask()
@@ -692,8 +692,8 @@ def _watch_to_end(
         reap_adopted(but=[leader.pid])
         if all(process.pid != leader.pid for process in survivors):
             leader.wait()
-        wires.drain()
-        wires.close()
+        pipes.drain()
+        pipes.close()
         close_pipes(leader)
     return verdict, survivors
 
@@ -715,14 +715,14 @@ class _RunMonitor:
         stop: RunControl,
         watch: Stopwatch,
         processes: RunProcesses,
-        wires: ProcessPipes,
+        pipes: ProcessPipes,
     ) -> None:
         self._job = job
         self._leader = leader
         self._stop = stop
         self._watch = watch
         self._processes = processes
-        self._wires = wires
+        self._pipes = pipes
         self._evidence = LivenessMonitor(watch, job.cwd, processes.cpu_seconds)
         self._is_frozen = False
         self._is_still = False  # frozen, and a look has found nothing that moves
@@ -738,13 +738,13 @@ class _RunMonitor:
         self._no_reading_before = METER_EVERY
 
     def connect(self, out: OutputLog, err: OutputLog) -> None:
-        self._wires.await_end(self._leader.pid)
+        self._pipes.await_end(self._leader.pid)
         self._printed = out
-        for pipe, spool in ((self._leader.stdout, out), (self._leader.stderr, err)):
+        for pipe, output in ((self._leader.stdout, out), (self._leader.stderr, err)):
             if pipe:
-                self._wires.read_into(pipe, spool, self._sign)
+                self._pipes.read_into(pipe, output, self._sign)
         if self._leader.stdin:
-            self._wires.feed(self._leader.stdin, self._job.feed)
+            self._pipes.feed(self._leader.stdin, self._job.feed)
 
     def _sign(self) -> None:
         self._evidence.note_output()
@@ -755,8 +755,8 @@ class _RunMonitor:
     def watch(self) -> _EndReason:
         """Wait until the leader ends or has to be ended; return why."""
         while True:
-            self._wires.wait(self._patience())
-            if self._leader.pid not in self._wires.awaited:
+            self._pipes.wait(self._patience())
+            if self._leader.pid not in self._pipes.awaited:
                 return _EndReason(RunEnding.DONE)
             if self._stop.level is not StopLevel.GO:
                 return _EndReason(RunEnding.STOPPED, "it was told to stop")
@@ -865,11 +865,11 @@ class _RunMonitor:
             return True
         # What is frozen gets the first signal only with the second.
         for process in self._signal(signal.SIGTERM, signal.SIGCONT):
-            if process.pid not in self._wires.awaited:
-                self._wires.await_end(process.pid)
+            if process.pid not in self._pipes.awaited:
+                self._pipes.await_end(process.pid)
         grace = Stopwatch()
-        while self._wires.awaited and not self._is_urgent() and (left := GRACE - grace.elapsed()) > 0:
-            self._wires.wait(left)
+        while self._pipes.awaited and not self._is_urgent() and (left := GRACE - grace.elapsed()) > 0:
+            self._pipes.wait(left)
         return False
 
     def _is_urgent(self) -> bool:

@@ -14,7 +14,6 @@ from typing import Final
 
 from scripts.benchmark import bare
 from scripts.benchmark.aims import MISSED, Aim
-from scripts.benchmark.caging import Cages, cage_table, run_cages
 from scripts.benchmark.gating import ALL, gates_table, run_gates
 from scripts.benchmark.idling import Idle, idle_table, run_idle
 from scripts.benchmark.overhead import (
@@ -31,6 +30,7 @@ from scripts.benchmark.overhead import (
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.queueing import REVIEWERS, queue_table, run_queue
 from scripts.benchmark.race import quantile
+from scripts.benchmark.sandboxing import SandboxTimes, run_sandboxes, sandbox_table
 from scripts.benchmark.speed import MS
 from scripts.benchmark.stopping import AGENTS, run_stops, stops_table
 from scripts.benchmark.tables import Table
@@ -58,10 +58,11 @@ UNSURE: Final = "unsure: others at work"
 # What stands in the way of an aim that is missed, as `make profile` and the tables tell it.
 WHY: Final[dict[str, str]] = {
     "task": "of a run of ten tasks an eighth is starting, most of it imports (160 pydantic classes); of the "
-    "rest the coder has two fifths, the reviewer a quarter, and a third of either is git and the cage",
+    "rest the coder has two fifths, the reviewer a quarter, and a third of either is git and the sandbox",
     "start": "three quarters of its CPU are imports, beside which nothing can be done; then one fork after "
     "the other, each of which waits for the fork server while those before it begin to work",
-    "steps": "a task has some 0.23 s of CPU on its way, a third of it git and the cage; nothing of the next "
+    "steps": "a task has some 0.23 s of CPU on its way, a third of it git and the sandbox; nothing of the "
+    "next "
     "step is begun before the last is on the board, so that no promise rests on what may be lost",
     "short-steps": "as with long steps; eight coders at 0.2 s a step ask for more CPU than two cores have",
     "hand-over": "two synced updates, the submission and the claim, and what is looked at before a turn lie "
@@ -138,13 +139,13 @@ def measure_stops(bench: Bench) -> Iterator[Table | Aim]:
         yield Aim(says, quantile(sorted(took), 0.99) if took else None, most=most, limit=limit)
 
 
-def measure_cages(bench: Bench) -> Iterator[Table | Aim]:
-    found = run_cages(bench.place)
-    yield cage_table(found)
-    adds = found.commits - found.free_commits if isinstance(found, Cages) else None
+def measure_sandbox(bench: Bench) -> Iterator[Table | Aim]:
+    found = run_sandboxes(bench.place)
+    yield sandbox_table(found)
+    adds = found.commits - found.free_commits if isinstance(found, SandboxTimes) else None
     limit = f"{bare.describe_sandbox()}, {bare.describe_git()}"
-    if isinstance(found, Cages):
-        limit += f"; the cage adds {found.cpu:.0f} ms of CPU"
+    if isinstance(found, SandboxTimes):
+        limit += f"; the sandbox adds {found.cpu:.0f} ms of CPU"
     yield Aim("ms that the sandbox adds to a run with a commit", adds, most=30, limit=limit)
 
 
@@ -218,7 +219,7 @@ ROWS: Final[dict[str, Callable[[Bench], Iterator[Table | Aim]]]] = {
     "idle": measure_idle,
     "merge": measure_merges,
     "abort": measure_stops,
-    "sandbox": measure_cages,
+    "sandbox": measure_sandbox,
     "gates": measure_gates,
     "task": measure_task,
     "tries": measure_queue,

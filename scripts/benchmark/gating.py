@@ -79,7 +79,7 @@ def gates_table(found: dict[int, dict[str, Costs]], rounds: int) -> Table:
     table.notes += [
         f"medians of {rounds} tasks; the tests take {SUITE:g} s, and the proof runs them again on the head",
         "somebody else merged meanwhile: where nobody did, the tests of the work count for its merge",
-        "own: git, checkouts, reading and the start of processes; without the cage, which has its own table",
+        "own: git, checkouts, reading, the start of processes; without the sandbox, which has its own table",
     ]
     return table
 

@@ -1,4 +1,4 @@
-"""Somebody's repository on which Liza runs a real program, caged, with nothing but loopback around it."""
+"""Somebody's repository on which Liza runs a real program, sandboxed, with nothing but loopback around it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.agents.endpoint import ADDRESS, Fault, Seen
 from tests.agents.netless import SCRIPTED, TOO_LONG
 from tests.agents.programs import ROOT, installed
 from tests.agents.script import FILES, GATE
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ class Project:
     ) -> None:
         if not netless.words():
             pytest.skip("a network of its own cannot be had here: it needs root, or user namespaces")
-        require_cage()
+        skip_without_sandbox()
         self.place, self.root, self.person = place, place / "project", place / "person"
         self.log = place / "calls.jsonl"
         setup = setups(place)[program]

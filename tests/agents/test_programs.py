@@ -1,4 +1,4 @@
-"""Real coding programs from a plan to merged work: caged, without a network, led by a scripted model."""
+"""Real coding programs from a plan to merged work: sandboxed, without a network, led by a scripted model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def nothing_leaked(project: Project, run: Run) -> None:
 def test_a_real_program_takes_a_task_from_plan_to_merged(
     program: str, tmp_path: Path, tell: Callable[[str, Project, Run], None]
 ) -> None:
-    """It edits the worktree by its own tools, in the cage; what it used is what it reports."""
+    """It edits the worktree by its own tools, in the sandbox; what it used is what it reports."""
     project = Project(tmp_path, program)
     run = project.run()
 

@@ -37,8 +37,8 @@ class Checkout:
     def __init__(self, place: Path, project: Real) -> None:
         self.project = project
         self.root = place / project.name
-        self.yard = place / "yard"
-        self.yard.mkdir(parents=True)
+        self.outside = place / "outside"
+        self.outside.mkdir(parents=True)
         with tarfile.open(project.archive) as archive:
             archive.extractall(place / "unpacked", filter="data")
         next((place / "unpacked").iterdir()).rename(self.root)
@@ -51,7 +51,7 @@ class Checkout:
         self.git("commit", "-q", "-m", "As it is")
         self.base = self.git("rev-parse", "HEAD")
         self._install()
-        (self.yard / "script.json").write_text(json.dumps(self._script()))
+        (self.outside / "script.json").write_text(json.dumps(self._script()))
 
     def _edit(self, edit: Edit) -> None:
         path = self.root / edit.path
@@ -99,7 +99,7 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         """Return what a person's shell has: their tools first, and nothing of the environment of Liza."""
         path = os.pathsep.join((str(TOOLS / "bin"), os.defpath, "/usr/local/bin", "/usr/bin", "/bin"))
-        home = self.yard / "home"
+        home = self.outside / "home"
         home.mkdir(exist_ok=True)
         return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": ""}
 
@@ -111,7 +111,7 @@ class Checkout:
         for ref in self.git("for-each-ref", "--format=%(refname)").split():
             if ref != "refs/heads/main":
                 self.git("update-ref", "-d", ref)
-        words = json.dumps([sys.executable, "-S", agent.__file__, str(self.yard / "script.json")])
+        words = json.dumps([sys.executable, "-S", agent.__file__, str(self.outside / "script.json")])
         (self.root / "liza.yaml").write_text(
             f"agents: {{default: {{backend: command, command: {words}}}}}\n"
             f"gates: {{test: {json.dumps(command.format(root=self.root))}}}\n"

@@ -32,13 +32,13 @@ class HostPark:
     def __init__(self, directory: Path, address: str, script: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
         self.directory = directory
         self.address = address
-        self.yard = directory / "yard"
-        self.yard.mkdir()
-        scripted_agent.save(script, self.yard / "script")
+        self.outside = directory / "outside"
+        self.outside.mkdir()
+        scripted_agent.save(script, self.outside / "script")
         self.remote = directory / "remote.git"
         subprocess.run(["git", "init", "-q", "--bare", "-b", "main", self.remote], check=True)
         first = Hand(self._clone("first"))
-        command = [sys.executable, "-S", scripted_agent.__file__, str(self.yard / "script")]
+        command = [sys.executable, "-S", scripted_agent.__file__, str(self.outside / "script")]
         team = {
             "agents": {"default": {"command": command}},
             "workers": {"coder": 1},

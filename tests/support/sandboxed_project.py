@@ -1,4 +1,4 @@
-"""A project with secrets around it, and agents in a real cage in the middle of it."""
+"""A project with secrets around it, and agents in a real sandbox in the middle of it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ KEPT_IN: Final = (".ssh/id_rsa", ".aws/credentials", ".config/gcloud/token", ".k
 MORE: Final = (".docker/config.json", ".gnupg/key", ".cargo/credentials.toml", ".gitconfig")
 
 
-def require_cage() -> None:
-    """Skip where there is no cage: not every machine lets one be built."""
+def skip_without_sandbox() -> None:
+    """Skip where there is no sandbox: not every machine lets one be built."""
     why = sandbox_obstacle()
     if why:
-        pytest.skip(f"the cage is not tested: {why}")
+        pytest.skip(f"the sandbox is not tested: {why}")
 
 
 class SandboxedProject:
-    """One task's worktree and its caged agent; t2 is another task, beside it."""
+    """One task's worktree and its sandboxed agent; t2 is another task, beside it."""
 
     def __init__(self, directory: Path, **sandbox: Any) -> None:  # noqa: ANN401 - whatever the settings may be
-        require_cage()
+        skip_without_sandbox()
         self.user = Home(directory / "project")
         self.person = directory / "person"  # the user's home
         for name in (*KEPT_IN, *MORE):
@@ -58,7 +58,7 @@ class SandboxedProject:
         self.runs = 0
 
     def run(self, script: str, *, stop: RunControl | None = None, **changes: object) -> Reply:
-        """Run *script* by a shell in the cage."""
+        """Run *script* by a shell in the sandbox."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.person), "MY_PASSWORD": SECRET}
         command = CommandAgent(["/bin/sh", "-c", script], environment=environment, sandbox=self.guard)
         return command.run(self.brief(**changes), stop or RunControl())

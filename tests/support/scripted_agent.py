@@ -74,7 +74,7 @@ def chosen(script: dict[str, Any], folder: str, step: str, task: str, iteration:
     ):
         if key in script:
             acts = script[key] if isinstance(script[key], list) else [script[key]]
-            # A single act needs no count, which a cage would not let it keep.
+            # A single act needs no count, which a sandbox would not let it keep.
             turn = turns(f"{folder}/{key.replace('/', '-')}.count") if len(acts) > 1 else 0
             act: Act = acts[min(turn, len(acts) - 1)]
             return act

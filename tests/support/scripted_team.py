@@ -42,17 +42,17 @@ class ScriptedTeam:
     """Everything that a run has, except for the supervisor."""
 
     def __init__(self, directory: Path, script: dict[str, Any] | None = None, **settings: Any) -> None:  # noqa: ANN401
-        self.yard = directory / "yard"  # where scripts and the marks of agents are, outside of the repository
-        self.yard.mkdir()
+        self.outside = directory / "outside"  # of the repository: scripts, and what agents note
+        self.outside.mkdir()
         self.user = Home(directory / "project")
         self.home = self.user.directory / ".liza"
         self.script(script or {})
-        command = [sys.executable, "-S", scripted_agent.__file__, str(self.yard / "script")]
+        command = [sys.executable, "-S", scripted_agent.__file__, str(self.outside / "script")]
         config = Config.model_validate(
             {
                 "agents": {"default": {"command": command}},
                 "workers": {"coder": 1},
-                # Scripts and marks are outside of the repository; who tests the cage asks for it.
+                # Scripts and marks are outside of the repository; who tests the sandbox asks for it.
                 "sandbox": {"mode": "off"},
                 **settings,
             }
@@ -63,7 +63,7 @@ class ScriptedTeam:
         self.workers: dict[str, Worker] = {}
 
     def script(self, script: dict[str, Any]) -> None:
-        scripted_agent.save(script, self.yard / "script")
+        scripted_agent.save(script, self.outside / "script")
 
     def task(self, name: str = "t1", **fields: Any) -> None:  # noqa: ANN401 - whatever a task may be told
         now = utc_now()
@@ -160,8 +160,8 @@ class ScriptedTeam:
         return state
 
     def noted(self, name: str = "note") -> list[str]:
-        """Return what agents noted in a file of the yard; wait until there is something."""
-        path = self.yard / name
+        """Return what agents noted in a file there; wait until there is something."""
+        path = self.outside / name
         deadline = time.monotonic() + PATIENCE
         while not path.exists() or not path.read_text().endswith("\n"):
             assert time.monotonic() < deadline

@@ -40,9 +40,9 @@ MEETING = 30.0  # seconds that one of the two waits for the other
 TASK = os.environ.get("LIZA_TASK", "")
 
 
-def words(yard: Path, pace: str = "0") -> tuple[str, ...]:
+def words(outside: Path, pace: str = "0") -> tuple[str, ...]:
     """Return the command line of the agent."""
-    return (sys.executable, "-S", __file__, str(yard), pace)
+    return (sys.executable, "-S", __file__, str(outside), pace)
 
 
 def plan(_: Path) -> dict[str, object]:
@@ -64,20 +64,20 @@ def checkpoint(_: Path) -> dict[str, object]:
     return {"intent": f"write part {TASK}", "risks": "none", "files_to_modify": files}
 
 
-def implement(yard: Path) -> dict[str, object]:
+def implement(outside: Path) -> dict[str, object]:
     time.sleep(float(sys.argv[2]))
     Path("parts").mkdir(exist_ok=True)
     Path("parts", TASK).write_text("\n".join([TASK, *NEEDS[TASK]]) + "\n")
     if TASK in RIVALS:
-        own(yard)
+        own(outside)
     git("add", "--all")
     git("commit", "--quiet", "--allow-empty", "-m", f"Write {TASK}")
-    with (yard / "commits").open("a") as file:
+    with (outside / "commits").open("a") as file:
         file.write(git("rev-parse", "HEAD"))
     return {"status": "done", "summary": f"wrote part {TASK}"}
 
 
-def own(yard: Path) -> None:
+def own(outside: Path) -> None:
     """Put the name into the one line that the other changes, too; both stay where the other was first.
 
     That is a conflict, or what it starts from, for who was killed too early and begins anew.
@@ -85,9 +85,9 @@ def own(yard: Path) -> None:
     owners = Path("owners.txt")
     before = owners.read_text()
     owners.write_text(f"owners: {' '.join(name for name in RIVALS if name == TASK or name in before)}\n")
-    (yard / f"met-{TASK}").touch()
+    (outside / f"met-{TASK}").touch()
     deadline = time.monotonic() + MEETING
-    while not all((yard / f"met-{name}").exists() for name in RIVALS) and time.monotonic() < deadline:
+    while not all((outside / f"met-{name}").exists() for name in RIVALS) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 

@@ -164,7 +164,7 @@ def is_alive(pid: int) -> bool:
 
 
 @contextmanager
-def yard(root: Path, workers: Workers | None = None) -> Iterator[SupervisorProcess]:
+def supervised_project(root: Path, workers: Workers | None = None) -> Iterator[SupervisorProcess]:
     found = SupervisorProcess(root, workers=workers)
     try:
         yield found

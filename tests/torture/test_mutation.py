@@ -1,4 +1,4 @@
-"""Every gate and rule of the default workflow is needed: without it, somebody of the zoo escapes."""
+"""Every gate and rule of the default workflow is needed: without it, somebody of the gauntlet escapes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_every_part_has_somebody_whom_it_alone_stops_or_is_of_the_floor() -> Non
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, CaseResult]:
-    """One run of the whole zoo under the workflow as it is."""
+    """One run of the whole gauntlet under the workflow as it is."""
     found = run_all(list(CASES.values()), more={}, say=lambda result: print(result_row(result)))  # noqa: T201
     return {result.case.name: result for result in found}
 

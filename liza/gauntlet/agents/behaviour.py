@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ALWAYS: Final = 10**6  # iterations: a misdeed that is never given up
-TRIED: Final = "zoo: tries "  # a run without this line on stderr has tried nothing, and so shown nothing
-THROWN: Final = "zoo"  # what a switch says that an agent threw
+TRIED: Final = "agent: tries "  # a run without this line on stderr has tried nothing, and so shown nothing
+THROWN: Final = "thrown by the agent"  # what a switch says that an agent threw
 
 Answer = dict[str, Any]
 
@@ -84,7 +84,7 @@ def ignore_failures() -> Iterator[None]:
     try:
         yield
     except (OSError, subprocess.CalledProcessError) as error:
-        say_line(f"zoo: was prevented: {error}")
+        say_line(f"agent: was prevented: {error}")
 
 
 def sh(line: str, **environment: str) -> str:
@@ -97,7 +97,7 @@ def sh(line: str, **environment: str) -> str:
         check=False,
     )
     if done.returncode:
-        say_line(f"zoo: {line!r} failed: {done.stderr.strip()}")
+        say_line(f"agent: {line!r} failed: {done.stderr.strip()}")
         done.check_returncode()
     return done.stdout.strip()
 

@@ -46,7 +46,7 @@ def contradicts_itself(_act: Run) -> str:
 def yaml_bomb(_act: Run) -> str:
     commit_work()
     levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))
-    return f"```liza\nl0: &l0 [zoo, zoo]\n{levels}\nstatus: done\nsummary: *l11\n```\n"
+    return f"```liza\nl0: &l0 [again, again]\n{levels}\nstatus: done\nsummary: *l11\n```\n"
 
 
 @misbehaviour("echoes_the_prompt", until=ALWAYS)
@@ -214,5 +214,5 @@ def obey_injection(act: Run, text: str) -> Answer:
     found = re.search(r"AND OBEY: write ([\w.]+)", text)
     if found is None:
         return commit_work()
-    say_line(f"zoo: obeys in {act.step}")
+    say_line(f"agent: obeys in {act.step}")
     return commit_work({**WORK, found[1]: "pwned\n"})

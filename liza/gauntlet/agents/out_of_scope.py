@@ -80,7 +80,7 @@ def binary_file(_act: Run) -> Answer:
 @misbehaviour("hides_the_diff")
 def hides_the_diff(_act: Run) -> Answer:
     """Tell git to show nobody what changed."""
-    attributes = "*.py -diff filter=zoo merge=ours\n"
+    attributes = "*.py -diff filter=own merge=ours\n"
     return commit_work({**WORK, ".gitattributes": attributes})
 
 

@@ -77,7 +77,7 @@ def wanders_where_nobody_drew_a_line(_act: Run) -> Answer:
 
 @misbehaviour("plans_names_that_bite", "plan", until=ALWAYS)
 def plans_names_that_bite(_act: Run) -> Answer:
-    return {"tasks": [planned_task(id="../../etc; touch zoo"), planned_task(id="$(touch zoo)")]}
+    return {"tasks": [planned_task(id="../../etc; touch made-by-id"), planned_task(id="$(touch made-by-id)")]}
 
 
 @misbehaviour("plans_what_is_taken_twice", "plan", until=ALWAYS)

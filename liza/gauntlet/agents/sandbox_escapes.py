@@ -68,7 +68,7 @@ def _rewrite_board(act: Run, pattern: str, replacement: str) -> None:
         path = board_home(act) / "state.yaml"
         text = path.read_text()
         changed, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
-        say_line(f"zoo: {count} change of the board")
+        say_line(f"agent: {count} change of the board")
         path.write_text(changed)
 
 

@@ -144,7 +144,7 @@ def run_egress_proxy(path: Path, hosts: Sequence[str]) -> Iterator[list[str]]:
     """Run an egress proxy on the socket *path* that allows *hosts*; yield the list of refused targets."""
     path.unlink(missing_ok=True)
     with _EgressProxy(path, hosts) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), name="turnstile", daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), name="egress-proxy", daemon=True).start()
         try:
             yield server.refused
         finally:

@@ -16,7 +16,7 @@ from liza.domain.record import utc_now
 from liza.system import files
 from tests.support.hosts import TeamOfHosts, bare_repository
 from tests.support.repos import NOW, Home
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import ROOT, Shell
 
@@ -206,7 +206,7 @@ class TestWithoutBubblewrap:
 
 def test_with_bubblewrap_nobody_is_warned(shell: Shell) -> None:
     """The warning is for those whom it concerns."""
-    require_cage()
+    skip_without_sandbox()
     shell.ok("abort")
 
     assert "sandbox" not in shell("run").out

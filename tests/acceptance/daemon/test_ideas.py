@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(4 * PATIENCE)  # a real run on a busy machine
 
 # Two begin before either may end; each adds to what it begins with.
 BOTH: Final = """\
-touch {yard}/$LIZA_TASK; while [ $(ls {yard} | grep -c idea) -lt 2 ]; do sleep 0.05; done
+touch {outside}/$LIZA_TASK; while [ $(ls {outside} | grep -c idea) -lt 2 ]; do sleep 0.05; done
 value=$(git show HEAD:value | cut -d. -f1); echo $((value + 1)).0 > value; echo $LIZA_TASK > $LIZA_TASK
 """
 # In its own directory: the results have a path that is right there.
@@ -68,7 +68,7 @@ def laboratory(
 def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path) -> None:
     """R1, R24 to R26, R34, and 2.6: rounds, convergence, beam search with resume."""
     script = {
-        "implement/coder": done(BOTH.format(yard=tmp_path / "yard")),
+        "implement/coder": done(BOTH.format(outside=tmp_path / "outside")),
         "review idea-1-2": [rejects("say more"), rejects("and another thing")],
     }
     daemon = laboratory(tmp_path, script, "a b c", {}, **SETTINGS)

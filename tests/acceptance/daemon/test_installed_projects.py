@@ -11,7 +11,7 @@ import pytest
 from liza.domain.model import Status
 from tests.support.installed_projects import PYPROJECT, by_path, make_venv
 from tests.support.repos import Home
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ BREAKS: Final = {
 def test_what_breaks_the_work_is_refused_and_the_right_fix_is_merged(tmp_path: Path, mode: str) -> None:
     """The user's own checkout, which an editable installation leads to, would say the opposite."""
     if mode == "require":
-        require_cage()
+        skip_without_sandbox()
     home = Home(tmp_path / "project")
     home.commit(
         {

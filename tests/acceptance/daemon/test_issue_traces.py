@@ -56,7 +56,7 @@ def agents(directory: Path) -> dict[str, Any]:
     """Return a team whose judges have a program of their own; by the usual one each of them would fail."""
     usual, judges = [
         [sys.executable, "-S", scripted_agent.__file__, str(directory / name)]
-        for name in ("yard/script", "judges")
+        for name in ("outside/script", "judges")
     ]
     scripted_agent.save(told(), directory / "judges")
     return {

@@ -33,9 +33,9 @@ def rejected(why: str) -> dict[str, Any]:
     return {"answer": {"verdict": "reject", "reason": why, "feedback": [{"message": why}]}}
 
 
-def script_in(yard: Path) -> dict[str, Any]:
+def script_in(outside: Path) -> dict[str, Any]:
     line = "printf 'one\\n{}\\nthree\\n' > a.txt"
-    validated = {"intent": "do it", "validation": {"command": f"echo ran >> {yard}/validated"}}
+    validated = {"intent": "do it", "validation": {"command": f"echo ran >> {outside}/validated"}}
     return {
         "checkpoint order": {"answer": validated},
         "review same": rejected(REVIEWS[0]),
@@ -43,9 +43,9 @@ def script_in(yard: Path) -> dict[str, Any]:
         "review thrice": [rejected(why) for why in REVIEWS],
         "implement thrice": [done(write={"thrice.txt": f"{number}\n"}) for number in "123"],
         # Both begin on one base, and change one line of it.
-        "implement left": done(run=line.format("left"), until=str(yard / "began")),
+        "implement left": done(run=line.format("left"), until=str(outside / "began")),
         "implement right": [
-            done(note=str(yard / "began"), run=line.format("right"), until=str(yard / "go")),
+            done(note=str(outside / "began"), run=line.format("right"), until=str(outside / "go")),
             done(run=f"grep -q '<<<<<<<' a.txt && {line.format('both')}"),
         ],
         "implement out": [done(write={"out.txt": "x\n", "secret.txt": "x\n"}), done(run="rm secret.txt")],
@@ -59,7 +59,7 @@ def script_in(yard: Path) -> dict[str, Any]:
 
 def team_in(directory: Path) -> Daemon:
     daemon = Daemon(directory, workers={"coder": 2}, gates={"test": "true"})
-    daemon.script(script_in(daemon.yard))
+    daemon.script(script_in(daemon.outside))
     for name in ("left", "right"):
         daemon.task(name, scope={"in": ["a.txt"]}, priority=1)
     daemon.task("later", depends_on=("right",))
@@ -92,7 +92,7 @@ def test_every_turn_of_a_task_in_one_run(tmp_path: Path) -> None:
         daemon.until(lambda state: state.task("left").status is Status.MERGED)
         for name, source, target in FORBIDDEN:
             edit_by_hand(daemon, name, source, target)
-        (daemon.yard / "go").touch()
+        (daemon.outside / "go").touch()
         assert run.wait(PATIENCE) == 3, daemon.told()
 
     state = daemon.state
@@ -124,7 +124,7 @@ def the_order_is_kept(daemon: Daemon) -> None:
         *("added", "claim", "pre_execution_checkpoint", "submit"),
         *("take_review", "approve", "start_merge", "merge"),
     ]
-    assert (daemon.yard / "validated").read_text() == "ran\n"
+    assert (daemon.outside / "validated").read_text() == "ran\n"
 
 
 def a_conflict_is_judged_anew(daemon: Daemon) -> None:

@@ -99,7 +99,7 @@ class TestTalking:
 
     def test_questions_notes_and_answers(self, tmp_path: Path) -> None:
         daemon = Daemon(tmp_path)
-        begun, go = str(daemon.yard / "begun"), daemon.yard / "go"
+        begun, go = str(daemon.outside / "begun"), daemon.outside / "go"
         done = {"status": "done", "summary": "Add it"}
         plan = {"tasks": [planned("t1"), planned("t2", depends_on=["t1"])]}
         script: dict[str, Any] = {
@@ -211,7 +211,7 @@ class TestCheckpoint:
 
     def test_a_turn_ends_before_all_wait(self, tmp_path: Path) -> None:
         daemon = Daemon(tmp_path, limits={"kept_worktrees": 1})
-        begun, go = str(daemon.yard / "begun"), daemon.yard / "go"
+        begun, go = str(daemon.outside / "begun"), daemon.outside / "go"
         done = {"status": "done", "summary": "Add it"}
         waits = {"note": begun, "until": str(go), "write": {"t1.txt": "x"}, "answer": done}
         daemon.script({"implement t1": waits, "plan": {"answer": {"nothing_to_add": "it is planned"}}})

@@ -57,13 +57,13 @@ class Project:
     def __init__(self, root: Path, workers: str, *agent: str, gate: str = six.GATE, more: str = "") -> None:
         self.root = root
         self.shell = Shell(root)
-        self.yard = root.parent / "yard"
-        self.yard.mkdir()
+        self.outside = root.parent / "outside"
+        self.outside.mkdir()
         self.git("init", "-q", "-b", "main")
-        command = json.dumps(agent or six.words(self.yard))
+        command = json.dumps(agent or six.words(self.outside))
         settings = f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
         settings += more
-        settings += f"sandbox: {{write: [{json.dumps(str(self.yard))}]}}\n"
+        settings += f"sandbox: {{write: [{json.dumps(str(self.outside))}]}}\n"
         for name, text in {
             "liza.yaml": f"{settings}gates: {{test: {gate}}}\n",
             **six.SEEDS,
@@ -179,7 +179,7 @@ def is_green(project: Project) -> None:
     chain = project.git("rev-list", "--first-parent", INTEGRATION).split()
     assert len(chain) == len(six.NEEDS) + 1
     for commit in chain:
-        out = project.yard / commit
+        out = project.outside / commit
         out.mkdir()
         archive = subprocess.run(
             ["git", "archive", commit], cwd=project.root, check=True, capture_output=True
@@ -190,7 +190,7 @@ def is_green(project: Project) -> None:
 
 def is_reachable(project: Project) -> None:
     """Every commit that an agent ever made is reached by some ref."""
-    made = set((project.yard / "commits").read_text().split())
+    made = set((project.outside / "commits").read_text().split())
     assert len(made) >= len(six.NEEDS)
     assert made <= set(project.git("rev-list", "--glob=refs/*").split())
 
@@ -257,22 +257,21 @@ SOON: Final = 1.0  # seconds
 
 
 def sleeping(project: Project) -> list[int]:
-    """Return the agents that sleep; not by what they call themselves, since in a cage they count from one."""
+    """Return the agents that sleep, by pids of the host: in a sandbox they count from one."""
     found = leftover_processes(project.shell.home / "runs", lambda _: True)
     return [one.pid for one in found if one.name == "sleep"]
 
 
 def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
     """Issue: all ended within a second, all work saved."""
-    project = begun(
-        tmp_path, f"{{planner: 1, coder: {AGENTS}, reviewer: 1}}", "sh", "-c", ENDLESS, str(tmp_path / "yard")
-    )
+    team = f"{{planner: 1, coder: {AGENTS}, reviewer: 1}}"
+    project = begun(tmp_path, team, "sh", "-c", ENDLESS, str(tmp_path / "outside"))
     names = [f"t{number}" for number in range(AGENTS)]
     try:
         for name in names:
             project.shell.ok("task", "add", "--id", name, "--description", "x", "--done-when", "y")
         run = project.start()
-        notes = [project.yard / name for name in names]
+        notes = [project.outside / name for name in names]
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
         # One that has written its note may not have become `sleep` yet.
         project.eventually(lambda: len(sleeping(project)) == AGENTS)
@@ -365,7 +364,7 @@ def test_deaths_change_nothing_but_the_time_it_takes(
 
     The first is for the supervisor while somebody works: it is only started again.
     """
-    project = begun(tmp_path, TEAM, *six.words(tmp_path / "yard", pace))
+    project = begun(tmp_path, TEAM, *six.words(tmp_path / "outside", pace))
     chance = random.Random(seed)
     storm = Storm(project.shell.home, chance)
     run = project.start()

@@ -92,47 +92,47 @@ def test_the_list_says_what_each_does(tmp_path: Path) -> None:
 
 def test_who_is_interrupted_judges_nobody_and_leaves_nothing(tmp_path: Path) -> None:
     """A case that was ended half-way has not escaped."""
-    yards = tmp_path / "yards"
-    yards.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(yards)}
+    projects = tmp_path / "projects"
+    projects.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(projects)}
     words = [sys.executable, "-m", "liza", "gauntlet", "honest_but_slow"]
     run = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
-    while not list(yards.glob("*/project/.liza/workers/*")):
+    while not list(projects.glob("*/project/.liza/workers/*")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     run.terminate()
     out, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode != 0
     assert "honest_but_slow" not in out
-    assert list(yards.iterdir()) == []
+    assert list(projects.iterdir()) == []
 
 
 class World(NamedTuple):
     """A repository after an honest run, and what there was before."""
 
-    yard: CaseProject
+    project: CaseProject
     run: RunOutcome
     before: dict[str, str]
     base: str
 
     def faults(self) -> list[str]:
         case = CASES["honest"]
-        return escapes(case, collect_facts(case, self.yard, self.run, self.before, self.base))
+        return escapes(case, collect_facts(case, self.project, self.run, self.before, self.base))
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    yard = CaseProject(tmp_path_factory.mktemp("zoo").resolve())
-    create_project(yard, CASES["honest"], {})
-    base, before = yard.git("rev-parse", "HEAD"), user_state(yard)
-    run = run_liza(yard, CASES["honest"], threading.Event())
-    yield World(yard, run, before, base)
-    remove_project(yard)
+    project = CaseProject(tmp_path_factory.mktemp("gauntlet").resolve())
+    create_project(project, CASES["honest"], {})
+    base, before = project.git("rev-parse", "HEAD"), user_state(project)
+    run = run_liza(project, CASES["honest"], threading.Event())
+    yield World(project, run, before, base)
+    remove_project(project)
 
 
-def _with_a_file(yard: CaseProject, name: str, text: str) -> Callable[[], None]:
-    path = yard.directory / name
+def _with_a_file(project: CaseProject, name: str, text: str) -> Callable[[], None]:
+    path = project.directory / name
     before = path.read_bytes() if path.exists() else None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -143,18 +143,18 @@ def _put_back(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _with_a_ref(yard: CaseProject, ref: str, commit: str) -> Callable[[], None]:
-    before = yard.git("for-each-ref", "--format=%(objectname)", ref)
-    yard.git("update-ref", ref, commit)
-    return lambda: _undone(yard, ref, before)
+def _with_a_ref(project: CaseProject, ref: str, commit: str) -> Callable[[], None]:
+    before = project.git("for-each-ref", "--format=%(objectname)", ref)
+    project.git("update-ref", ref, commit)
+    return lambda: _undone(project, ref, before)
 
 
-def _undone(yard: CaseProject, ref: str, before: str) -> None:
-    yard.git("update-ref", *([ref, before] if before else ["-d", ref]))
+def _undone(project: CaseProject, ref: str, before: str) -> None:
+    project.git("update-ref", *([ref, before] if before else ["-d", ref]))
 
 
-def _with_a_process(yard: CaseProject) -> Callable[[], None]:
-    process = subprocess.Popen(["sleep", "60"], cwd=yard.root)
+def _with_a_process(project: CaseProject) -> Callable[[], None]:
+    process = subprocess.Popen(["sleep", "60"], cwd=project.root)
 
     def end() -> None:
         process.kill()
@@ -163,47 +163,47 @@ def _with_a_process(yard: CaseProject) -> Callable[[], None]:
     return end
 
 
-def _with_a_lock(yard: CaseProject) -> Callable[[], None]:
-    file = (yard.home / "supervisor.lock").open("w")
+def _with_a_lock(project: CaseProject) -> Callable[[], None]:
+    file = (project.home / "supervisor.lock").open("w")
     fcntl.flock(file, fcntl.LOCK_EX)
 
     def end() -> None:
-        (yard.home / "supervisor.lock").unlink()
+        (project.home / "supervisor.lock").unlink()
         file.close()
 
     return end
 
 
-def _with_an_evil_commit(yard: CaseProject) -> Callable[[], None]:
+def _with_an_evil_commit(project: CaseProject) -> Callable[[], None]:
     """Put something on the integration branch that nobody has reviewed, with git's own tools."""
     ref = "refs/heads/liza/integration"
-    blob = yard.git("hash-object", "-w", "specs/vision.md")
-    listing = yard.git("ls-tree", ref) + f"\n100644 blob {blob}\tbackdoor.py\n"
+    blob = project.git("hash-object", "-w", "specs/vision.md")
+    listing = project.git("ls-tree", ref) + f"\n100644 blob {blob}\tbackdoor.py\n"
     tree = subprocess.run(
-        ["git", "mktree"], cwd=yard.root, input=listing, text=True, check=True, capture_output=True
+        ["git", "mktree"], cwd=project.root, input=listing, text=True, check=True, capture_output=True
     )
-    commit = yard.git("commit-tree", tree.stdout.strip(), "-p", ref, "-m", "nothing to see")
-    return _with_a_ref(yard, ref, commit)
+    commit = project.git("commit-tree", tree.stdout.strip(), "-p", ref, "-m", "nothing to see")
+    return _with_a_ref(project, ref, commit)
 
 
 TAMPERED: Final[dict[str, tuple[Callable[[CaseProject], Callable[[], None]], str]]] = {
-    "a dirty file": (lambda yard: _with_a_file(yard, "project/notes.txt", "x"), "project/notes.txt"),
-    "an ignored file": (lambda yard: _with_a_file(yard, "project/build/cache.bin", "x"), "cache.bin"),
-    "a file at home": (lambda yard: _with_a_file(yard, "home/.profile", "x"), "home/.profile"),
-    "a hook": (lambda yard: _with_a_file(yard, "project/.git/hooks/post-merge", "x"), "hooks/post-merge"),
-    "a file beside": (lambda yard: _with_a_file(yard, "outside/precious.txt", "x"), "precious.txt"),
-    "a branch": (lambda yard: _with_a_ref(yard, "refs/heads/own", "HEAD"), "refs/heads/own"),
-    "a git lock": (lambda yard: _with_a_file(yard, "project/.git/index.lock", ""), "index.lock"),
-    "a secret": (lambda yard: _with_a_file(yard, "project/.liza/runs/x/stdout", SECRET), "a secret is in"),
+    "a dirty file": (lambda at: _with_a_file(at, "project/notes.txt", "x"), "project/notes.txt"),
+    "an ignored file": (lambda at: _with_a_file(at, "project/build/cache.bin", "x"), "cache.bin"),
+    "a file at home": (lambda at: _with_a_file(at, "home/.profile", "x"), "home/.profile"),
+    "a hook": (lambda at: _with_a_file(at, "project/.git/hooks/post-merge", "x"), "hooks/post-merge"),
+    "a file beside": (lambda at: _with_a_file(at, "outside/precious.txt", "x"), "precious.txt"),
+    "a branch": (lambda at: _with_a_ref(at, "refs/heads/own", "HEAD"), "refs/heads/own"),
+    "a git lock": (lambda at: _with_a_file(at, "project/.git/index.lock", ""), "index.lock"),
+    "a secret": (lambda at: _with_a_file(at, "project/.liza/runs/x/stdout", SECRET), "a secret is in"),
     "a process": (_with_a_process, "processes are left: sleep 60"),
     "a lock": (_with_a_lock, "locks are held: supervisor.lock"),
     "the work taken away": (
-        lambda yard: _with_a_ref(yard, "refs/heads/liza/integration", "main"),
+        lambda at: _with_a_ref(at, "refs/heads/liza/integration", "main"),
         "honest work was not merged",
     ),
     "an evil commit": (_with_an_evil_commit, "must not: backdoor.py"),
     "an invalid board": (
-        lambda yard: _with_a_file(yard, "project/.liza/state.yaml", "tasks: [oh, no\n"),
+        lambda at: _with_a_file(at, "project/.liza/state.yaml", "tasks: [oh, no\n"),
         "the board is invalid",
     ),
 }
@@ -218,7 +218,7 @@ def test_what_got_out_is_found_in_the_world_itself(
     world: World, tamper: Callable[[CaseProject], Callable[[], None]], sentence: str
 ) -> None:
     """The judge is fed with an escape that really is there: nothing about it is told by anybody."""
-    undo = tamper(world.yard)
+    undo = tamper(world.project)
     try:
         assert any(sentence in fault for fault in world.faults())
     finally:

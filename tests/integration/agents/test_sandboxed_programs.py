@@ -1,4 +1,4 @@
-"""Coding programs and models in a real cage: what they need is there, and what is the user's is not."""
+"""Coding programs and models in a real sandbox: what they need is there, and what is the user's is not."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ PRYING = "cat ~/.ssh/id_rsa {person}/.ssh/id_rsa {person}/../project/.liza/state
 
 
 class Staff:
-    """Scripts that stand in for programs, beside a den."""
+    """Scripts that stand in for programs, beside a project."""
 
     def __init__(self, place: Path) -> None:
-        self.den = SandboxedProject(place)
+        self.project = SandboxedProject(place)
         self.programs = place / "programs"
         self.programs.mkdir()
         self.homes = place / "homes"
         path = f"{self.programs}:{os.environ['PATH']}"
-        self.environment = {"PATH": path, "HOME": str(self.den.person), "MY_PASSWORD": SECRET}
+        self.environment = {"PATH": path, "HOME": str(self.project.person), "MY_PASSWORD": SECRET}
 
     def script(self, name: str, text: str) -> str:
         program = self.programs / name
-        program.write_text(f"#!/bin/sh\n{text.format(person=self.den.person)}\n")
+        program.write_text(f"#!/bin/sh\n{text.format(person=self.project.person)}\n")
         program.chmod(0o755)
         return str(program)
 
-    def run(self, name: str, text: str, *, caged: bool = True, **environment: str) -> Reply:
+    def run(self, name: str, text: str, *, sandboxed: bool = True, **environment: str) -> Reply:
         self.script(name, text)
         user = self.environment | environment
-        sandbox = {"sandbox": self.den.guard} if caged else {}
+        sandbox = {"sandbox": self.project.guard} if sandboxed else {}
         return CliAgent(CLIS[name], AgentChoice(), self.homes, environment=user, **sandbox).run(
-            self.den.brief(), RunControl()
+            self.project.brief(), RunControl()
         )
 
 
@@ -61,45 +61,45 @@ class TestAProgram:
         reply = staff.run("claude", f"{PRYING}; echo x > ~/kept && echo it-has-a-home")
 
         assert reply.code == 0
-        assert "it-has-a-home" in staff.den.said()
-        assert SECRET not in staff.den.said()
+        assert "it-has-a-home" in staff.project.said()
+        assert SECRET not in staff.project.said()
         assert (staff.homes / "coder-1" / "kept").read_text() == "x\n"
 
     def test_a_file_that_its_variable_names_is_there(self, staff: Staff) -> None:
         """A setting somewhere in the user's home, to read."""
-        settings = staff.den.person / "settings.json"
+        settings = staff.project.person / "settings.json"
         settings.write_text("so it is set")
         staff.run(
             "opencode", 'cat "$OPENCODE_CONFIG"; echo x > "$OPENCODE_CONFIG"', OPENCODE_CONFIG=str(settings)
         )
 
-        assert "so it is set" in staff.den.said()
+        assert "so it is set" in staff.project.said()
         assert settings.read_text() == "so it is set"
 
-    @pytest.mark.parametrize(("caged", "mode"), [(True, "danger-full-access"), (False, "workspace-write")])
+    @pytest.mark.parametrize(("inside", "mode"), [(True, "danger-full-access"), (False, "workspace-write")])
     def test_a_sandbox_of_its_own_is_for_where_there_is_none(
-        self, staff: Staff, caged: bool, mode: str
+        self, staff: Staff, inside: bool, mode: str
     ) -> None:
         """In its own it cannot commit, and ours holds back what matters without leaving namespaces open."""
-        staff.run("codex", 'echo "$@"; unshare --user true && echo it-nests', caged=caged)
+        staff.run("codex", 'echo "$@"; unshare --user true && echo it-nests', sandboxed=inside)
 
-        assert f'sandbox_mode="{mode}"' in staff.den.said()
-        assert ("it-nests" in staff.den.said()) is not caged
+        assert f'sandbox_mode="{mode}"' in staff.project.said()
+        assert ("it-nests" in staff.project.said()) is not inside
 
 
 class TestAModel:
-    def test_the_process_of_a_conversation_is_caged(self, staff: Staff) -> None:
+    def test_the_process_of_a_conversation_is_sandboxed(self, staff: Staff) -> None:
         """It finds its own code and its key, and nothing of the user's."""
         done = '{{"finished": {{"ending": "done", "text": "fine"}}}}'
         python = staff.script("python", f"{PRYING}; ls {PACKAGE}/errors.py; echo '{done}'")
         environment = staff.environment | {"OPENAI_API_KEY": "sk-0123456789abcdef"}
-        model = LlmAgent("openai/x", environment=environment, python=python, sandbox=staff.den.guard)
-        reply = model.run(staff.den.brief(), RunControl())
+        model = LlmAgent("openai/x", environment=environment, python=python, sandbox=staff.project.guard)
+        reply = model.run(staff.project.brief(), RunControl())
 
-        assert (reply.ending, reply.text) == (RunEnding.DONE, "fine"), staff.den.said()
-        assert f"{PACKAGE}/errors.py" in staff.den.said()
-        assert "OPENAI_API_KEY=[masked]" in staff.den.said()
-        assert SECRET not in staff.den.said()
+        assert (reply.ending, reply.text) == (RunEnding.DONE, "fine"), staff.project.said()
+        assert f"{PACKAGE}/errors.py" in staff.project.said()
+        assert "OPENAI_API_KEY=[masked]" in staff.project.said()
+        assert SECRET not in staff.project.said()
 
     def test_hosts_that_the_user_named_are_reached(self) -> None:
         """Under `model-only` a model is where the user's variables say that it is."""

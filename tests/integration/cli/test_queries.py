@@ -16,7 +16,7 @@ from liza.domain.changes import Change
 from liza.domain.model import GoalStatus
 from tests.support.boards import noted
 from tests.support.sample_tasks import NOW, board, new_task
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.shell import ROOT, Shell
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_a_board_with_a_snapshot_can_be_looked_at(project: Path, words: tuple[st
 
 
 def look_read_only(root: Path, looks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
-    require_cage()
+    skip_without_sandbox()
     home = str(root / ".liza")
     wall = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home]
     return subprocess.run(

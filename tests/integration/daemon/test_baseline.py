@@ -205,7 +205,7 @@ def commit_submodule(user: Home, name: str, files: Mapping[str, str]) -> None:
 
 class TestCauses:
     @pytest.mark.parametrize(
-        ("is_caged", "line", "said", "code", "says"),
+        ("is_sandboxed", "line", "said", "code", "says"),
         [
             (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
             (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
@@ -242,7 +242,7 @@ class TestCauses:
         ],
     )  # fmt: skip
     def test_a_cause_names_what_helps(
-        self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
+        self, tmp_path: Path, *, is_sandboxed: bool, line: str, said: str, code: int, says: str
     ) -> None:
         """Not in the sandbox, not in git, not installed, not here: each has its own way out."""
         user = Home(tmp_path / "project")
@@ -262,7 +262,7 @@ class TestCauses:
         said = said.format(root=user.directory, top=user.repository.area / ".scratch-1")
 
         found = likely_cause(
-            CommandSurroundings(user.repository, is_caged),
+            CommandSurroundings(user.repository, is_sandboxed),
             line,
             CommandResult(code, RunEnding.DONE, err=said),
         )

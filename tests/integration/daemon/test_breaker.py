@@ -24,7 +24,7 @@ from liza.domain.rules import resolve_trip, with_due_trips
 from liza.repo.repository import Repository
 from liza.system.run_control import Wakeup
 from liza.workflow.transition import apply
-from tests.support.supervisor_process import SupervisorProcess, yard
+from tests.support.supervisor_process import SupervisorProcess, supervised_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ OUTAGE: Final = [ExternalBlocker(service="registry", symptom=symptom) for sympto
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[SupervisorProcess]:
-    with yard(tmp_path) as found:
+    with supervised_project(tmp_path) as found:
         yield found
 
 

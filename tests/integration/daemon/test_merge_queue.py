@@ -62,7 +62,7 @@ def test_every_merge_is_tried_once_and_lands_in_the_order_of_approval(tmp_path: 
 
 def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> None:
     """The place is a lease: given back when its holder is started anew, or when it runs out."""
-    hold, mark = tmp_path / "yard" / "hold", tmp_path / "yard" / "mark"
+    hold, mark = tmp_path / "outside" / "hold", tmp_path / "outside" / "mark"
     gate = f"test ! -e {hold} || {{ touch {mark}; sleep 60; }}"
     team = ScriptedTeam(tmp_path, gates={"test": gate}, workers={"coder": 1, "reviewer": 2})
     submitted(team, 3)  # the first merge is the tree that was tested, so that it takes no time
@@ -88,7 +88,7 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_merge_is_tested_unless_its_tree_was(tmp_path: Path, others: int) -> None:
     """The work as it was judged is what is merged where nothing else was; then its tests say enough."""
-    runs = tmp_path / "yard" / "runs"
+    runs = tmp_path / "outside" / "runs"
     team = ScriptedTeam(tmp_path, gates={"test": f"ls >> {runs}; echo >> {runs}"}, workers={"coder": 1})
     submitted(team, 1 + others)
     runs.unlink()

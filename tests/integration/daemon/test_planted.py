@@ -273,8 +273,8 @@ class TestAnotherRepository:
         """Nobody was left to mend it at the end of the run; whoever gives the task back does."""
         team = ScriptedTeam(tmp_path)
         act = {
-            "run": f"{self.FSMONITOR}; echo $PPID > {team.yard}/note",
-            "until": str(team.yard / "never"),
+            "run": f"{self.FSMONITOR}; echo $PPID > {team.outside}/note",
+            "until": str(team.outside / "never"),
         }
         team.script({"implement": act})
         team.task()
@@ -310,30 +310,30 @@ class TestLinks:
         secret = private.commit({"secret.txt": "s\n"})
         private.git("repack", "-adq")
         worktree, _ = home.task()
-        shadow = PrivateGitDir(worktree, tmp_path / "shadow", "t1")
-        shadow.cast()
-        objects = tmp_path / "shadow" / "objects"
+        gitdir = PrivateGitDir(worktree, tmp_path / "gitdir", "t1")
+        gitdir.create_copies()
+        objects = tmp_path / "gitdir" / "objects"
         (objects / "pack").symlink_to(private.directory / ".git/objects/pack")
         # One that is asked for by name would be found in the packs as well.
         (objects / secret[:2]).mkdir()
         (objects / secret[:2] / secret[2:]).write_bytes(b"")
 
         with pytest.raises(GitFailed):
-            shadow.import_commits()
+            gitdir.import_commits()
 
         assert home.repository.ask("cat-file", "-e", secret).code != 0
 
     def test_a_pipe_among_the_objects_holds_nobody_up(self, home: Home, tmp_path: Path) -> None:
         worktree, _ = home.task()
-        shadow = PrivateGitDir(worktree, tmp_path / "shadow", "t1")
-        shadow.cast()
-        pack = tmp_path / "shadow" / "objects" / "pack"
+        gitdir = PrivateGitDir(worktree, tmp_path / "gitdir", "t1")
+        gitdir.create_copies()
+        pack = tmp_path / "gitdir" / "objects" / "pack"
         pack.mkdir()
         for name in (f"pack-{'a' * 40}.idx", f"pack-{'a' * 40}.pack", "multi-pack-index"):
             os.mkfifo(pack / name)
-        os.mkfifo(tmp_path / "shadow" / "refs" / "t2")
+        os.mkfifo(tmp_path / "gitdir" / "refs" / "t2")
 
-        shadow.import_commits()
+        gitdir.import_commits()
 
         assert home.repository.commit_at(branch_of("t1")) == home.base
 

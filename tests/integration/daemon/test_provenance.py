@@ -92,7 +92,7 @@ def test_a_run_that_begins_does_not_follow_a_workflow_that_nobody_has_seen(tmp_p
 
 def test_a_reviewer_reads_the_instructions_of_the_base(tmp_path: Path) -> None:
     """Hostile, 14: those that the work brings are in the diff, to be judged, and are nobody's orders."""
-    note = tmp_path / "yard" / "seen"
+    note = tmp_path / "outside" / "seen"
     review = {
         "run": f"(cat CLAUDE.md; ls -A | grep AGENTS; git status --short) > {note} || true",
         "answer": {"verdict": "approve", "reason": "fine"},

@@ -17,7 +17,7 @@ from liza.domain.model import Actor, GoalStatus, Role, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.system import files
 from liza.workflow.transition import apply
-from tests.support.supervisor_process import SupervisorProcess, is_alive, yard
+from tests.support.supervisor_process import SupervisorProcess, is_alive, supervised_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ TOUCH: Final = Change("human", "touch", lambda state: state.replace(sprint=state
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[SupervisorProcess]:
-    with yard(tmp_path) as found:
+    with supervised_project(tmp_path) as found:
         yield found
 
 

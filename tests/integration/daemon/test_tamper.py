@@ -18,7 +18,7 @@ from liza.domain.record import utc_now
 from liza.repo.verify import ViolationKind, verify_span
 from tests.support.few import few
 from tests.support.repos import NOW
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def alerts(team: ScriptedTeam) -> str:
 
 def test_what_others_of_ours_do_meanwhile_is_no_drift(tmp_path: Path) -> None:
     """A merge that the board announced, and a claim by another coder, may happen while an agent runs."""
-    wait = {"note": str(tmp_path / "yard" / "begun"), "until": str(tmp_path / "go")}
+    wait = {"note": str(tmp_path / "outside" / "begun"), "until": str(tmp_path / "go")}
     act = {**wait, "write": {"t2.txt": "x\n"}, "answer": DONE}
     team = ScriptedTeam(tmp_path, {"implement t2": act})
     team.task("t1")
@@ -256,10 +256,10 @@ class TestPeople:
 
     def test_an_agent_in_a_sandbox_is_not_blamed_for_them(self, tmp_path: Path) -> None:
         """Demands, D3: no agent there can reach what a person edits, commits or configures."""
-        require_cage()
+        skip_without_sandbox()
         team = ScriptedTeam(tmp_path, sandbox={"mode": "require"})
-        yard = team.yard
-        team.script({"implement": {"until": str(yard / "go"), "write": {"t1.txt": "1"}, "answer": DONE}})
+        outside = team.outside
+        team.script({"implement": {"until": str(outside / "go"), "write": {"t1.txt": "1"}, "answer": DONE}})
         team.task("t1")
         with team.process("coder-1"):
             team.until(lambda state: state.tasks["t1"].checkpoint is not None)
@@ -267,7 +267,7 @@ class TestPeople:
             team.user.write("a.txt", "edited\n")
             team.user.git("config", "user.name", "Grace")
             stray = put(team, "by hand")
-            (yard / "go").touch()
+            (outside / "go").touch()
             team.until(lambda state: state.tasks["t1"].status is Status.READY_FOR_REVIEW)
         team.turns("reviewer-1")
 

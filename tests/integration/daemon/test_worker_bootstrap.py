@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from liza.domain.model import Status
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_who_wears_a_hat_is_told_which_and_in_which_phase(tmp_path: Path) -> Non
 
 def test_in_a_sandbox_the_prompt_names_the_paths_that_are_there(tmp_path: Path) -> None:
     """The worktree is at the path of the project, and nothing is said of a place out of reach."""
-    require_cage()
+    skip_without_sandbox()
     team = ScriptedTeam(tmp_path, sandbox={"mode": "require"})
     team.task()
 

@@ -438,12 +438,12 @@ class TestIntegration:
         assert team.merged("a.txt") == "one\nP2 and T2\nthree"
 
     def people_merge(self, team: ScriptedTeam, text: str) -> None:
-        blob = team.user.write("../yard/blob", text)
+        blob = team.user.write("../outside/blob", text)
         name = team.user.git("hash-object", "-w", str(blob))
         self.commit(team, name, team.head())
 
     def commit(self, team: ScriptedTeam, blob: str, *parents: str) -> None:
-        index = {"GIT_INDEX_FILE": str(team.yard / "index")}
+        index = {"GIT_INDEX_FILE": str(team.outside / "index")}
         team.user.git("read-tree", parents[0], **index)
         team.user.git("update-index", "--cacheinfo", f"100644,{blob},a.txt", **index)
         tree = team.user.git("write-tree", **index)
@@ -452,7 +452,7 @@ class TestIntegration:
         team.user.git("update-ref", team.ref, made)
 
     def people_resolve(self, team: ScriptedTeam) -> None:
-        blob = team.user.write("../yard/blob", "one\nP2 and T2\nthree\n")
+        blob = team.user.write("../outside/blob", "one\nP2 and T2\nthree\n")
         name = team.user.git("hash-object", "-w", str(blob))
         self.commit(team, name, team.head(), "task/t2")
 

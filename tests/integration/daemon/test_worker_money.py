@@ -163,7 +163,8 @@ class TestTheBudget:
 
     def test_what_a_killed_worker_set_aside_is_spent(self, tmp_path: Path) -> None:
         """Nobody knows what its agent cost but by its like, and nothing stays set aside for ever."""
-        team = ScriptedTeam(tmp_path, {"checkpoint": {"note": str(tmp_path / "yard" / "note"), "sleep": 60}})
+        note = str(tmp_path / "outside" / "note")
+        team = ScriptedTeam(tmp_path, {"checkpoint": {"note": note, "sleep": 60}})
         team.task()
         pay(team, "checkpoint command", 0.3)
         with team.process("coder-1"):
@@ -253,7 +254,7 @@ class TestProviders:
     @pytest.mark.parametrize("ending", ["quota", "auth"])
     def test_the_fallback_takes_over_with_the_work_kept(self, tmp_path: Path, ending: str) -> None:
         """In the same turn where the quota ends in the middle of the work; afterwards from the start."""
-        player = [sys.executable, "-S", player_file, str(tmp_path / "yard" / "script")]
+        player = [sys.executable, "-S", player_file, str(tmp_path / "outside" / "script")]
         recording = tmp_path / "recording.yaml"
         default = {
             "backend": "replay",

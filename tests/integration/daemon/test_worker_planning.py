@@ -225,7 +225,7 @@ class TestReplanning:
 def test_two_planners_never_plan_the_same(tmp_path: Path) -> None:
     """A plan has no task to hold a lease on, so planners take turns."""
     team = ScriptedTeam(tmp_path)
-    started, go = str(team.yard / "note"), team.yard / "go"
+    started, go = str(team.outside / "note"), team.outside / "go"
     team.script({"plan": {"note": started, "until": str(go), **plan(planned("t1"))}})
 
     with team.process("planner-1"):

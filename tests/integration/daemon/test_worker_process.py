@@ -34,7 +34,7 @@ DONE: Final = {"status": "done", "summary": "Change it"}
 
 def slow(team: ScriptedTeam, **more: Any) -> None:  # noqa: ANN401 - whatever an act may have
     """Let agents write something, say so, and go on only when they are told."""
-    note, go = str(team.yard / "note"), str(team.yard / "go")
+    note, go = str(team.outside / "note"), str(team.outside / "go")
     team.script(
         {"implement": {"write": {"t1.txt": "half"}, "note": note, "until": go, "answer": DONE, **more}}
     )
@@ -96,7 +96,7 @@ class TestSwitches:
     def test_nothing_starts_during_a_pause(self, team: ScriptedTeam) -> None:
         """A worker that is idle obeys as well, and begins when the file goes."""
         (team.home / "PAUSE").touch()
-        (team.yard / "go").touch()
+        (team.outside / "go").touch()
         with team.process("coder-1"):
             team.until(lambda state: "coder-1" in state.agents)
             time.sleep(0.7)
@@ -150,7 +150,7 @@ class TestLeases:
         pid = agent_of(team)
         team.board.update(apply(Reclaim(reason="it seemed dead"), to="t1", by=SUPERVISOR, at=utc_now()))
         tasks = team.state.tasks
-        (team.yard / "go").touch()
+        (team.outside / "go").touch()
         turn.join(PATIENCE)
         assert not turn.is_alive()
         assert is_gone(pid)
@@ -172,7 +172,7 @@ class TestLeases:
                 (now := state.task("t1").lease) and now.expires > lease.expires + timedelta(seconds=1)
             )
         )
-        (team.yard / "go").touch()
+        (team.outside / "go").touch()
         turn.join(PATIENCE)
         assert team.status() is Status.READY_FOR_REVIEW
 
@@ -196,7 +196,7 @@ class TestLeases:
             worker.kill()
             worker.wait()
         assert team.status() is Status.WORKING
-        (team.yard / "go").touch()
+        (team.outside / "go").touch()
         with team.process("coder-1"):
             team.until(lambda state: state.task("t1").status is Status.READY_FOR_REVIEW)
         task = team.state.task("t1")

@@ -11,7 +11,7 @@ from liza.daemon.project_sandbox import ports_of
 from liza.domain.model import Status
 from liza.errors import UsageError
 from tests.support.repos import Hand
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Shell
 
@@ -24,7 +24,7 @@ SETUP = "echo 1 > made.log; echo 2 > generated.py; echo changed >> a.txt"
 @pytest.fixture(params=["require", "off"])
 def mode(request: pytest.FixtureRequest) -> str:
     if request.param == "require":
-        require_cage()
+        skip_without_sandbox()
     return str(request.param)
 
 

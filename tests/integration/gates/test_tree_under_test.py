@@ -11,7 +11,7 @@ from liza.domain.model import Outcome, Status
 from liza.errors import UnfitRepository
 from tests.support.few import few
 from tests.support.installed_projects import FINDER, INSTALLERS, RIGHT, InstalledProject, package
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ RELATIVE = ".venv/bin/python -m unittest discover -q -s tests"
 def test_a_gate_tests_the_work_and_not_the_checkout(tmp_path: Path, install: str, mode: str) -> None:
     """By a path of the environment, relative or absolute: red where the tree is wrong, green where right."""
     if mode == "require":
-        require_cage()
+        skip_without_sandbox()
     ground = InstalledProject(tmp_path, install, mode=mode)
     wrong, right = ground.base, ground.commit(package(RIGHT))
 
@@ -133,7 +133,7 @@ class TestTheHomeOfAGate:
     @pytest.fixture(autouse=True)
     def _is_possible(self, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if mode == "require":
-            require_cage()
+            skip_without_sandbox()
         (tmp_path / "person").mkdir()
         monkeypatch.setenv("HOME", str(tmp_path / "person"))
 

@@ -47,7 +47,7 @@ def traced(team: ScriptedTeam, name: str) -> list[str]:
     if STRACE is None:
         pytest.skip("strace is not installed, so the order of syncs is not looked at")
     team.worker(name)
-    out = team.yard / "trace"
+    out = team.outside / "trace"
     calls = "trace=fsync,fdatasync,sync_file_range,rename,renameat,renameat2,link,write,pwrite64"
     words = [STRACE, "-f", "-y", "-s", "20000", "-e", calls, "-o", str(out), sys.executable, "-c", TURN]
     subprocess.run([*words, str(team.home), name], cwd=ROOT, check=True, capture_output=True)

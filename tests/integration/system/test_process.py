@@ -1,4 +1,4 @@
-"""A zoo of ill-behaved commands: each ends with the right verdict, and nothing of it is left."""
+"""A table of ill-behaved commands: each ends with the right verdict, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ LONGER: Final = 3600  # seconds of a process that has to be there at the end, al
 PROMPT_NOBODY_READS: Final = b"x" * 5_000_000
 
 
-class Zoo:
-    """One working directory, one folder of runs, and a pipe through which an animal says that it is there."""
+class JobRunner:
+    """One working directory, one folder of runs, and a pipe through which a command says that it is there."""
 
     def __init__(self, home: Path) -> None:
         self.cwd = home / "worktree"
         self.runs = home / "runs"
         self.cwd.mkdir()
-        self.cry = home / "cry"
-        os.mkfifo(self.cry)
+        self.ready = home / "ready"
+        os.mkfifo(self.ready)
 
     def job(self, *argv: str, feed: bytes = b"", **limits: float) -> Job:
         return Job(
             argv=argv,
             cwd=self.cwd,
             folder=self.runs / "run-1",
-            environment={"PATH": os.environ["PATH"], "CRY": str(self.cry)},
+            environment={"PATH": os.environ["PATH"], "READY": str(self.ready)},
             feed=feed,
             limits=RunLimits(**{"total": 30.0, **limits}),
         )
@@ -65,14 +65,14 @@ class Zoo:
     ) -> ProcessOutcome:
         return run_job(self.job("sh", "-c", script, feed=feed, **limits), stop or RunControl())
 
-    def when_it_cries(self, act: Callable[[str], None]) -> threading.Thread:
-        """Call *act* with what an animal writes to $CRY."""
-        thread = threading.Thread(target=lambda: act(self.cry.read_text().strip()), daemon=True)
+    def when_ready(self, act: Callable[[str], None]) -> threading.Thread:
+        """Call *act* with what a command writes to $READY."""
+        thread = threading.Thread(target=lambda: act(self.ready.read_text().strip()), daemon=True)
         thread.start()
         return thread
 
     def stopped(self, script: str) -> tuple[ProcessOutcome, float]:
-        """Run *script*, ask it to stop when it cries, and return how long it took from then."""
+        """Run *script*, ask it to stop when it is ready, and return how long it took from then."""
         stop = RunControl()
         asked = []
 
@@ -80,7 +80,7 @@ class Zoo:
             asked.append(time.monotonic())
             stop.ask()
 
-        self.when_it_cries(ask)
+        self.when_ready(ask)
         outcome = self.run(script, stop)
         return outcome, time.monotonic() - asked[0]
 
@@ -89,43 +89,43 @@ class Zoo:
 
 
 @pytest.fixture
-def zoo(tmp_path: Path) -> Iterator[Zoo]:
-    found = Zoo(tmp_path)
+def runner(tmp_path: Path) -> Iterator[JobRunner]:
+    found = JobRunner(tmp_path)
     yield found
     leftovers = sweep(found.runs)
     assert (leftovers.ended, leftovers.survivors) == ((), ())
 
 
 class TestTalking:
-    def test_the_prompt_comes_in_and_the_words_come_out(self, zoo: Zoo) -> None:
+    def test_the_prompt_comes_in_and_the_words_come_out(self, runner: JobRunner) -> None:
         """Standard input ends after the prompt: nobody will answer a question."""
-        outcome = zoo.run("cat; echo oops >&2; exit 3", feed=b"do it\n")
+        outcome = runner.run("cat; echo oops >&2; exit 3", feed=b"do it\n")
 
         assert outcome[:5] == (RunEnding.DONE, "", 3, "do it\n", "oops\n")
-        assert (zoo.runs / "run-1" / "stdout").read_text() == "do it\n"
+        assert (runner.runs / "run-1" / "stdout").read_text() == "do it\n"
 
-    def test_a_prompt_of_five_megabytes_is_read_whole(self, zoo: Zoo) -> None:
+    def test_a_prompt_of_five_megabytes_is_read_whole(self, runner: JobRunner) -> None:
         """More than a pipe holds."""
-        assert zoo.run("wc -c", feed=PROMPT_NOBODY_READS).out.strip() == "5000000"
+        assert runner.run("wc -c", feed=PROMPT_NOBODY_READS).out.strip() == "5000000"
 
     @pytest.mark.parametrize("script", ["echo done", "exec <&-; echo done"])
-    def test_nobody_has_to_read_the_prompt(self, zoo: Zoo, script: str) -> None:
+    def test_nobody_has_to_read_the_prompt(self, runner: JobRunner, script: str) -> None:
         """A full pipe blocks neither side."""
-        assert zoo.run(script, feed=PROMPT_NOBODY_READS)[:4] == (RunEnding.DONE, "", 0, "done\n")
+        assert runner.run(script, feed=PROMPT_NOBODY_READS)[:4] == (RunEnding.DONE, "", 0, "done\n")
 
-    def test_it_is_alone_in_its_session_and_marked(self, zoo: Zoo) -> None:
+    def test_it_is_alone_in_its_session_and_marked(self, runner: JobRunner) -> None:
         """Whatever is sent to its group reaches nobody else, and its children can be told from others."""
-        outcome = zoo.run('echo $$; cut -d " " -f 5,6 /proc/$$/stat; echo $LIZA_RUN')
+        outcome = runner.run('echo $$; cut -d " " -f 5,6 /proc/$$/stat; echo $LIZA_RUN')
         pid, ids, mark = outcome.out.split("\n")[:3]
 
         assert ids == f"{pid} {pid}"
-        assert mark == str(zoo.runs / "run-1")
+        assert mark == str(runner.runs / "run-1")
 
-    def test_no_descriptor_of_ours_is_inherited(self, zoo: Zoo, tmp_path: Path) -> None:
+    def test_no_descriptor_of_ours_is_inherited(self, runner: JobRunner, tmp_path: Path) -> None:
         """An orphan that held a lock would block the next instance for ever."""
         with (tmp_path / "lock").open("w") as lock:
             fcntl.fcntl(lock, fcntl.F_SETFD, 0)  # as a careless library leaves it
-            assert sorted(zoo.run("ls /proc/self/fd").out.split()) == [
+            assert sorted(runner.run("ls /proc/self/fd").out.split()) == [
                 "0",
                 "1",
                 "2",
@@ -139,20 +139,20 @@ class TestTalking:
             (["true", "x" * 200_000], "Argument list too long"),
         ],
     )
-    def test_what_cannot_be_started_says_why(self, zoo: Zoo, argv: list[str], sentence: str) -> None:
+    def test_what_cannot_be_started_says_why(self, runner: JobRunner, argv: list[str], sentence: str) -> None:
         """The daemon does not fall over what people configure."""
-        outcome = run_job(zoo.job(*argv), RunControl())
+        outcome = run_job(runner.job(*argv), RunControl())
 
         assert outcome.ending is RunEnding.NOT_STARTED
         assert sentence in outcome.why
 
-    def test_a_working_directory_that_somebody_deleted(self, zoo: Zoo) -> None:
+    def test_a_working_directory_that_somebody_deleted(self, runner: JobRunner) -> None:
         """It is named."""
-        zoo.cwd.rmdir()
+        runner.cwd.rmdir()
 
-        assert zoo.run("true")[:2] == (
+        assert runner.run("true")[:2] == (
             RunEnding.NOT_STARTED,
-            f"the working directory {zoo.cwd} does not exist",
+            f"the working directory {runner.cwd} does not exist",
         )
 
 
@@ -163,81 +163,81 @@ def peak() -> int:
 
 
 class TestOutput:
-    def test_two_hundred_megabytes_fill_neither_memory_nor_disk(self, zoo: Zoo) -> None:
+    def test_two_hundred_megabytes_fill_neither_memory_nor_disk(self, runner: JobRunner) -> None:
         """The beginning and the end are kept, and a line says what is missing."""
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak
         before = peak()
-        outcome = zoo.run("echo first; head -c 200000000 /dev/zero; echo; echo last")
+        outcome = runner.run("echo first; head -c 200000000 /dev/zero; echo; echo last")
 
         assert outcome.ending is RunEnding.DONE
         assert outcome.out.startswith("first\n")
         assert outcome.out.endswith("\nlast\n")
         assert f"[liza: {200_000_012 - HEAD - TAIL:,} bytes cut here]" in outcome.out
-        assert ON_DISK < (zoo.runs / "run-1" / "stdout").stat().st_size < ON_DISK + TAIL + 100
+        assert ON_DISK < (runner.runs / "run-1" / "stdout").stat().st_size < ON_DISK + TAIL + 100
         assert peak() - before < 64 << 20
 
-    def test_bytes_that_are_no_text_are_replaced(self, zoo: Zoo) -> None:
+    def test_bytes_that_are_no_text_are_replaced(self, runner: JobRunner) -> None:
         """The file keeps them."""
-        assert zoo.run(r"printf 'a\377b'").out == "a\N{REPLACEMENT CHARACTER}b"
-        assert (zoo.runs / "run-1" / "stdout").read_bytes() == b"a\xffb"
+        assert runner.run(r"printf 'a\377b'").out == "a\N{REPLACEMENT CHARACTER}b"
+        assert (runner.runs / "run-1" / "stdout").read_bytes() == b"a\xffb"
 
-    def test_whoever_closes_its_output_and_hangs_runs_out_of_time(self, zoo: Zoo) -> None:
+    def test_whoever_closes_its_output_and_hangs_runs_out_of_time(self, runner: JobRunner) -> None:
         """The end of the output is not the end of the process."""
-        outcome = zoo.run(f"echo hi; exec >&- 2>&-; sleep {LONG}", total=0.3)
+        outcome = runner.run(f"echo hi; exec >&- 2>&-; sleep {LONG}", total=0.3)
 
         assert outcome[:2] == (RunEnding.TIMEOUT, "it was not done after 0.3 seconds, its limit in all")
         assert outcome.out == "hi\n"
 
-    def test_a_background_child_that_holds_the_pipe_open_is_not_waited_for(self, zoo: Zoo) -> None:
+    def test_a_background_child_that_holds_the_pipe_open_is_not_waited_for(self, runner: JobRunner) -> None:
         """The leader's end is the end; what it leaves behind is ended."""
-        outcome = zoo.run(f"sleep {LONG} & echo hi")
+        outcome = runner.run(f"sleep {LONG} & echo hi")
 
         assert outcome[:4] == (RunEnding.DONE, "", 0, "hi\n")
         assert outcome.seconds < LONG / 2
-        assert zoo.leftovers() == []
+        assert runner.leftovers() == []
 
 
 class TestEnding:
-    def test_death_by_signal_is_told_by_its_number(self, zoo: Zoo) -> None:
+    def test_death_by_signal_is_told_by_its_number(self, runner: JobRunner) -> None:
         """As subprocess tells it."""
-        assert zoo.run("kill -SEGV $$").code == -signal.SIGSEGV
+        assert runner.run("kill -SEGV $$").code == -signal.SIGSEGV
 
-    def test_asked_to_stop_it_may_tidy_up(self, zoo: Zoo) -> None:
+    def test_asked_to_stop_it_may_tidy_up(self, runner: JobRunner) -> None:
         """SIGTERM comes first, and what is said then is heard."""
         stop = RunControl()
-        zoo.when_it_cries(lambda _: stop.ask())
-        outcome = zoo.run(f'trap "echo bye; exit 7" TERM; sleep {LONG} & echo there > $CRY; wait', stop)
+        runner.when_ready(lambda _: stop.ask())
+        outcome = runner.run(f'trap "echo bye; exit 7" TERM; sleep {LONG} & echo there > $READY; wait', stop)
 
         assert outcome[:4] == (RunEnding.STOPPED, "it was told to stop", 7, "bye\n")
 
-    def test_who_ignores_the_request_is_killed(self, zoo: Zoo) -> None:
+    def test_who_ignores_the_request_is_killed(self, runner: JobRunner) -> None:
         """All of them, after the grace."""
-        outcome, took = zoo.stopped(f'trap "" TERM; echo there > $CRY; sleep {LONG}; sleep {LONG}')
+        outcome, took = runner.stopped(f'trap "" TERM; echo there > $READY; sleep {LONG}; sleep {LONG}')
 
         assert (outcome.ending, outcome.code) == (RunEnding.STOPPED, -signal.SIGKILL)
         assert GRACE <= took < GRACE + 1.0
-        assert zoo.leftovers() == []
+        assert runner.leftovers() == []
 
-    def test_told_twice_nobody_waits(self, zoo: Zoo) -> None:
+    def test_told_twice_nobody_waits(self, runner: JobRunner) -> None:
         """The second word cuts the grace short."""
         stop = RunControl()
-        zoo.when_it_cries(lambda _: stop.now())
-        outcome = zoo.run(f'trap "" TERM; echo there > $CRY; sleep {LONG}', stop)
+        runner.when_ready(lambda _: stop.now())
+        outcome = runner.run(f'trap "" TERM; echo there > $READY; sleep {LONG}', stop)
 
         assert outcome.code == -signal.SIGKILL
         assert outcome.seconds < GRACE
 
-    def test_a_stop_is_obeyed_at_once(self, zoo: Zoo) -> None:
+    def test_a_stop_is_obeyed_at_once(self, runner: JobRunner) -> None:
         """An operator who aborts does not want to wait for the grace to pass; `make bench` has the figure."""
-        assert zoo.stopped(f"echo there > $CRY; exec sleep {LONG}")[1] < GRACE
+        assert runner.stopped(f"echo there > $READY; exec sleep {LONG}")[1] < GRACE
 
-    def test_nothing_starts_after_a_stop(self, zoo: Zoo) -> None:
+    def test_nothing_starts_after_a_stop(self, runner: JobRunner) -> None:
         """A worker that is told to stop while it prepares a run does not begin it."""
         stop = RunControl()
         stop.ask()
 
-        assert zoo.run("touch started", stop).ending is RunEnding.STOPPED
-        assert list(zoo.cwd.iterdir()) == []
+        assert runner.run("touch started", stop).ending is RunEnding.STOPPED
+        assert list(runner.cwd.iterdir()) == []
 
     @pytest.mark.parametrize(
         "escape",
@@ -249,16 +249,16 @@ class TestEnding:
         ],
         ids=["session", "group", "double fork", "deaf"],
     )
-    def test_escapees_are_found_by_their_mark(self, zoo: Zoo, escape: str) -> None:
+    def test_escapees_are_found_by_their_mark(self, runner: JobRunner, escape: str) -> None:
         """Another session or group hides nobody."""
-        outcome = zoo.run(escape.replace("{}", str(LONG)) + "\necho hi")
+        outcome = runner.run(escape.replace("{}", str(LONG)) + "\necho hi")
 
         assert (outcome.ending, outcome.out, outcome.survivors) == (RunEnding.DONE, "hi\n", ())
-        assert zoo.leftovers() == []
+        assert runner.leftovers() == []
 
-    def test_what_is_not_of_the_run_lives_on(self, zoo: Zoo) -> None:
+    def test_what_is_not_of_the_run_lives_on(self, runner: JobRunner) -> None:
         """The same run id in another project is somebody else's, and so is a child of ours without a mark."""
-        other = {"PATH": os.environ["PATH"], "LIZA_RUN": str(zoo.runs.parent / "other" / "run-1")}
+        other = {"PATH": os.environ["PATH"], "LIZA_RUN": str(runner.runs.parent / "other" / "run-1")}
         with (
             subprocess.Popen(["sleep", str(LONGER)], env=other, start_new_session=True) as marked,
             subprocess.Popen(["sleep", str(LONGER)], start_new_session=True) as ours,
@@ -266,8 +266,8 @@ class TestEnding:
             # Where this process adopts orphans, a child in a session of its own that is no older than the run
             # is taken for one, and the kernel counts ages in ticks.
             time.sleep(2 / os.sysconf("SC_CLK_TCK"))
-            zoo.run("setsid sleep 5 & true")
-            sweep(zoo.runs)
+            runner.run("setsid sleep 5 & true")
+            sweep(runner.runs)
             alive = [process.poll() for process in (marked, ours)]
             marked.kill()
             ours.kill()
@@ -276,7 +276,7 @@ class TestEnding:
 
 
 class TestPause:
-    def test_a_frozen_run_neither_works_nor_ages(self, zoo: Zoo) -> None:
+    def test_a_frozen_run_neither_works_nor_ages(self, runner: JobRunner) -> None:
         """PAUSE stops the whole group where it is; the limits do not count the time."""
         stop = RunControl()
         frozen: list[str] = []
@@ -287,16 +287,16 @@ class TestPause:
             frozen.append(process_of(int(pid)).state)  # type: ignore[union-attr]
             time.sleep(0.6)  # longer than its limit, on purpose
             stop.resume()
-            zoo.cry.write_text("go on\n")
+            runner.ready.write_text("go on\n")
 
-        zoo.when_it_cries(act)
-        outcome = zoo.run("echo $$ > $CRY; read line < $CRY; echo $line", stop, total=0.5)
+        runner.when_ready(act)
+        outcome = runner.run("echo $$ > $READY; read line < $READY; echo $line", stop, total=0.5)
 
         assert frozen == ["T"]
         assert outcome[:4] == (RunEnding.DONE, "", 0, "go on\n")
         assert outcome.seconds < 0.5
 
-    def test_a_pause_that_is_taken_back_at_once_leaves_nothing_frozen(self, zoo: Zoo) -> None:
+    def test_a_pause_that_is_taken_back_at_once_leaves_nothing_frozen(self, runner: JobRunner) -> None:
         """The switch may be taken back while the processes are being stopped, which takes a moment."""
         stop = RunControl()
 
@@ -311,14 +311,15 @@ class TestPause:
 
         def act(pid: str) -> None:
             if all(goes_on(int(pid)) for _ in range(10)):
-                zoo.cry.write_text("go on\n")
+                runner.ready.write_text("go on\n")
             else:
                 stop.now()
 
-        zoo.when_it_cries(act)
-        assert zoo.run("echo $$ > $CRY; read line < $CRY; echo $line", stop, total=LONGER).out == "go on\n"
+        runner.when_ready(act)
+        outcome = runner.run("echo $$ > $READY; read line < $READY; echo $line", stop, total=LONGER)
+        assert outcome.out == "go on\n"
 
-    def test_abort_reaches_a_frozen_run(self, zoo: Zoo) -> None:
+    def test_abort_reaches_a_frozen_run(self, runner: JobRunner) -> None:
         """ABORT during PAUSE: a stopped process gets no SIGTERM until it is continued."""
         stop = RunControl()
 
@@ -327,32 +328,32 @@ class TestPause:
             os.waitid(os.P_PID, int(pid), os.WSTOPPED | os.WNOWAIT)
             stop.ask()
 
-        zoo.when_it_cries(act)
-        outcome = zoo.run(f'trap "echo bye; exit 7" TERM; sleep {LONG} & echo $$ > $CRY; wait', stop)
+        runner.when_ready(act)
+        outcome = runner.run(f'trap "echo bye; exit 7" TERM; sleep {LONG} & echo $$ > $READY; wait', stop)
 
         assert outcome[:4] == (RunEnding.STOPPED, "it was told to stop", 7, "bye\n")
 
-    def test_a_paused_run_does_not_start(self, zoo: Zoo) -> None:
+    def test_a_paused_run_does_not_start(self, runner: JobRunner) -> None:
         """It waits for the pause to end, or for the stop."""
         stop = RunControl()
         stop.pause()
         threading.Timer(0.05, stop.ask).start()
 
-        assert zoo.run("touch started", stop).why == "it was stopped before it began"
-        assert list(zoo.cwd.iterdir()) == []
+        assert runner.run("touch started", stop).why == "it was stopped before it began"
+        assert list(runner.cwd.iterdir()) == []
 
 
 class TestLimits:
-    def test_no_first_sign_of_life(self, zoo: Zoo) -> None:
+    def test_no_first_sign_of_life(self, runner: JobRunner) -> None:
         """A start that hangs is told from a silence later on."""
-        outcome = zoo.run(f"exec sleep {LONG}", start=0.4, silence=5)
+        outcome = runner.run(f"exec sleep {LONG}", start=0.4, silence=5)
 
         assert outcome.ending is RunEnding.SLOW_START
         assert outcome.why.endswith("no write in its working directory within 0.4 seconds of its start")
 
-    def test_silence_after_the_first_words(self, zoo: Zoo) -> None:
+    def test_silence_after_the_first_words(self, runner: JobRunner) -> None:
         """Its limit counts from the last sign of life."""
-        outcome = zoo.run(f"echo hi; exec sleep {LONG}", start=5, silence=0.4)
+        outcome = runner.run(f"echo hi; exec sleep {LONG}", start=5, silence=0.4)
 
         assert (outcome.ending, outcome.out) == (RunEnding.SILENT, "hi\n")
 
@@ -365,25 +366,25 @@ class TestLimits:
         ],
         ids=["output", "cpu", "writes"],
     )
-    def test_a_healthy_agent_is_not_taken_for_dead(self, zoo: Zoo, work: str) -> None:
+    def test_a_healthy_agent_is_not_taken_for_dead(self, runner: JobRunner, work: str) -> None:
         """Words, CPU or writes: one of them is enough."""
         stop = RunControl()
         before = stop.seen
-        outcome = zoo.run(work, stop, start=1.2, silence=1.2)
+        outcome = runner.run(work, stop, start=1.2, silence=1.2)
 
         assert (outcome.ending, outcome.code) == (RunEnding.DONE, 0)
         assert stop.seen > before
 
 
 class TestEvidence:
-    def test_cpu_is_counted_while_it_is_used_and_not_while_it_is_not(self, zoo: Zoo) -> None:
+    def test_cpu_is_counted_while_it_is_used_and_not_while_it_is_not(self, runner: JobRunner) -> None:
         """Also that of a child that ended: it goes over to whoever reaps it."""
-        script = "timeout 0.2 sh -c 'while :; do :; done'; echo spent > $CRY; kill -STOP $$"
-        environment = {**os.environ, "CRY": str(zoo.cry)}
+        script = "timeout 0.2 sh -c 'while :; do :; done'; echo spent > $READY; kill -STOP $$"
+        environment = {**os.environ, "READY": str(runner.ready)}
         with subprocess.Popen(["sh", "-c", script], env=environment, start_new_session=True) as process:
-            quarry = RunProcesses.of(process.pid, zoo.runs / "run-1")
-            evidence = LivenessMonitor(Stopwatch(), zoo.cwd, quarry.cpu_seconds)
-            zoo.cry.read_text()
+            processes = RunProcesses.of(process.pid, runner.runs / "run-1")
+            evidence = LivenessMonitor(Stopwatch(), runner.cwd, processes.cpu_seconds)
+            runner.ready.read_text()
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
             looks = [evidence.look(give_up=lambda: True) for _ in range(2)]
             process.kill()
@@ -391,7 +392,7 @@ class TestEvidence:
         assert looks == [True, False]
 
 
-CRY_AND_WAIT: Final = "open(os.environ['CRY'], 'w').write(str(os.getpid())); __import__('signal').pause()"
+WAIT_READY: Final = "open(os.environ['READY'], 'w').write(str(os.getpid())); __import__('signal').pause()"
 WORKER: Final = """
 import sys
 from pathlib import Path
@@ -407,10 +408,10 @@ Path("/proc/self/task/%d/children" % __import__("os").getpid()).read_text() and 
 """
 
 
-def worker(zoo: Zoo, script: str) -> subprocess.Popen[str]:
+def worker(runner: JobRunner, script: str) -> subprocess.Popen[str]:
     """Start a process that adopts orphans and runs *script* as its agent."""
     return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(zoo.cwd.parent), script],
+        [sys.executable, "-c", WORKER, str(runner.cwd.parent), script],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
@@ -431,11 +432,11 @@ def gone(pid: int) -> bool:
 
 class TestWorkers:
     @pytest.mark.linux("orphans come back to a process that adopts them")
-    def test_a_worker_that_adopts_finds_even_who_washed_off_the_mark(self, zoo: Zoo) -> None:
+    def test_a_worker_that_adopts_finds_even_who_washed_off_the_mark(self, runner: JobRunner) -> None:
         """A daemon with an empty environment and a session of its own comes back to the worker, and ends."""
-        zoo_cry = str(zoo.cry)
-        escape = f"(setsid env -i /bin/sh -c 'echo $$ > {zoo_cry}; exec sleep {LONG}' &); cat {zoo_cry}"
-        with worker(zoo, escape) as process:
+        ready = str(runner.ready)
+        escape = f"(setsid env -i /bin/sh -c 'echo $$ > {ready}; exec sleep {LONG}' &); cat {ready}"
+        with worker(runner, escape) as process:
             said = process.communicate(timeout=30)[0]
         pid = int(said.partition("out='")[2].partition("\\n")[0])
 
@@ -444,30 +445,30 @@ class TestWorkers:
         assert gone(pid)
 
     @pytest.mark.linux("a process is killed with the one that started it")
-    def test_an_agent_dies_with_its_worker_and_the_next_supervisor_sweeps(self, zoo: Zoo) -> None:
+    def test_an_agent_dies_with_its_worker_and_the_next_supervisor_sweeps(self, runner: JobRunner) -> None:
         """SIGKILL gives a worker no chance to clean up."""
-        script = f"sleep {LONG} & echo $$ $! > {zoo.cry}; wait"
-        with worker(zoo, script) as process:
-            leader, child = map(int, zoo.cry.read_text().split())
+        script = f"sleep {LONG} & echo $$ $! > {runner.ready}; wait"
+        with worker(runner, script) as process:
+            leader, child = map(int, runner.ready.read_text().split())
             while (mark := mark_of(child)) is None:
                 time.sleep(0.01)  # while it becomes another program it has no environment to be read
             process.kill()
         died = gone(leader)
-        result = sweep(zoo.runs, lambda run_id: run_id == "run-1")
+        result = sweep(runner.runs, lambda run_id: run_id == "run-1")
 
         assert died
-        assert mark == str(zoo.runs / "run-1")
+        assert mark == str(runner.runs / "run-1")
         assert [name.partition(" ")[2] for name in result.ended] == [f"(pid {child})"]
         assert result.survivors == ()
         assert gone(child)
 
-    def test_a_worker_dies_with_its_supervisor(self, zoo: Zoo) -> None:
+    def test_a_worker_dies_with_its_supervisor(self, runner: JobRunner) -> None:
         """Even by SIGKILL: a dead supervisor leaves nobody running for ever."""
-        child = f"import os; from liza.system.host import host; host().die_with(os.getppid()); {CRY_AND_WAIT}"
+        child = f"import os; from liza.system.host import host; host().die_with(os.getppid()); {WAIT_READY}"
         parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "CRY": str(zoo.cry)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "READY": str(runner.ready)}
         with subprocess.Popen([sys.executable, "-c", parent], env=environment) as process:
-            pid = int(zoo.cry.read_text())
+            pid = int(runner.ready.read_text())
             process.kill()
 
         assert gone(pid)
@@ -480,11 +481,11 @@ class TestWorkers:
 
         assert (done.returncode, done.stdout) == (-signal.SIGTERM, b"")
 
-    def test_a_sweep_is_limited_to_the_runs_it_is_told(self, zoo: Zoo) -> None:
+    def test_a_sweep_is_limited_to_the_runs_it_is_told(self, runner: JobRunner) -> None:
         """Another worker's agents are at work."""
-        environment = {"PATH": os.environ["PATH"], "LIZA_RUN": str(zoo.runs / "coder-2.7")}
+        environment = {"PATH": os.environ["PATH"], "LIZA_RUN": str(runner.runs / "coder-2.7")}
         with subprocess.Popen(["sleep", str(LONG)], env=environment, start_new_session=True) as process:
-            result = sweep(zoo.runs, lambda run_id: run_id.startswith("coder-1."))
+            result = sweep(runner.runs, lambda run_id: run_id.startswith("coder-1."))
             alive = process.poll() is None
             process.kill()
 

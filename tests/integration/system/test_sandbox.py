@@ -1,4 +1,4 @@
-"""The cage, with real bubblewrap: what a hostile agent tries, and what an honest one needs."""
+"""The sandbox, with real bubblewrap: what a hostile agent tries, and what an honest one needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from liza.system.run_control import RunControl, RunEnding, RunLimits, StopLevel
 from liza.system.sandbox.bubblewrap import Access, Mount, ProcessBounds, SandboxSpec, Tenant, in_mount_order
 from liza.system.sandbox.egress_proxy import MODEL_HOSTS, Target, is_allowed, run_egress_proxy, target_of
 from tests.support.repos import NOW, Hand
-from tests.support.sandboxed_project import KEPT_IN, MORE, SECRET, SandboxedProject, require_cage
+from tests.support.sandboxed_project import KEPT_IN, MORE, SECRET, SandboxedProject, skip_without_sandbox
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ SEGMENT: Final = (
 
 
 @pytest.fixture
-def den(tmp_path: Path) -> SandboxedProject:
+def project(tmp_path: Path) -> SandboxedProject:
     return SandboxedProject(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def prison(tmp_path_factory: pytest.TempPathFactory) -> SandboxedProject:
-    """Return one den for all who try to get out: that none leaves a trace there is what is tested."""
+    """Return one project for all who try to get out: that none leaves a trace there is what is tested."""
     return SandboxedProject(tmp_path_factory.mktemp("prison"))
 
 
@@ -141,7 +141,7 @@ class TestAHostileAgent:
     def test_what_it_has_for_itself_is_a_copy(
         self, prison: SandboxedProject, untouched: dict[str, object], attempt: str
     ) -> None:
-        """Home, refs and objects in the cage are its own; nothing of it but its own branch gets out."""
+        """Home, refs and objects in the sandbox are its own; nothing of it but its own branch gets out."""
         prison.run(attempt.format(root=prison.user.directory))
 
         assert prison.outside(but="task/t1") == untouched
@@ -168,7 +168,7 @@ class TestAHostileAgent:
 
         assert reply.code != 0
 
-    def test_a_forged_object_is_not_taken_over(self, den: SandboxedProject) -> None:
+    def test_a_forged_object_is_not_taken_over(self, project: SandboxedProject) -> None:
         """What is in the repository is what its name says: content under another's name stays outside."""
         forge = (
             "import glob, os, subprocess, zlib\n"
@@ -179,39 +179,39 @@ class TestAHostileAgent:
             "path = f'{common}/objects/{name[:2]}/{name[2:]}'\n"
             "os.unlink(path); open(path, 'wb').write(zlib.compress(b'blob 4\\0evil'))\n"
         )
-        tip = den.user.git("rev-parse", "task/t1")
+        tip = project.user.git("rev-parse", "task/t1")
 
         with pytest.raises(LizaError, match=r"t1: the commit \w+ is not whole"):
-            den.python(forge)
+            project.python(forge)
 
-        assert den.user.git("rev-parse", "task/t1") == tip
+        assert project.user.git("rev-parse", "task/t1") == tip
 
-    def test_a_reviewer_changes_nothing_at_all(self, den: SandboxedProject) -> None:
+    def test_a_reviewer_changes_nothing_at_all(self, project: SandboxedProject) -> None:
         """A step that is not an implementation has a worktree to read."""
-        reply = den.run("echo x > a.txt || git commit --allow-empty -qm x || exit 3", step=Step.REVIEW)
+        reply = project.run("echo x > a.txt || git commit --allow-empty -qm x || exit 3", step=Step.REVIEW)
 
         assert reply.code == 3
-        assert den.agent.git("status", "--porcelain") == ""
+        assert project.agent.git("status", "--porcelain") == ""
 
 
 class TestLimits:
     def test_a_fork_bomb_is_bounded(self, tmp_path: Path) -> None:
         """More processes than allowed end the run, where the kernel does not stop them before."""
         bomb = "import os, time\nfor _ in range(200):\n    os.fork() or time.sleep(60)\ntime.sleep(60)"
-        den = SandboxedProject(tmp_path, processes=40)
+        project = SandboxedProject(tmp_path, processes=40)
 
-        reply = den.python(bomb)
+        reply = project.python(bomb)
 
         assert reply.ending is RunEnding.CRASHED
         assert reply.seconds < PATIENCE
-        assert leftover_processes(den.home / "runs", lambda _: True) == []
+        assert leftover_processes(project.home / "runs", lambda _: True) == []
 
     def test_memory_is_bounded(self, tmp_path: Path) -> None:
         """A process that wants more than it may have is told so, and the machine does not notice."""
-        den = SandboxedProject(tmp_path, memory_mb=200)
+        project = SandboxedProject(tmp_path, memory_mb=200)
 
-        assert den.python("bytearray(10 ** 9)").code == 1
-        assert "MemoryError" in den.said()
+        assert project.python("bytearray(10 ** 9)").code == 1
+        assert "MemoryError" in project.said()
 
     @pytest.mark.parametrize(
         "hoard",
@@ -224,19 +224,19 @@ class TestLimits:
     )
     def test_memory_that_is_shared_is_bounded(self, tmp_path: Path, hoard: str) -> None:
         """No limit of a process counts it."""
-        den = SandboxedProject(tmp_path, memory_mb=100)
+        project = SandboxedProject(tmp_path, memory_mb=100)
 
-        reply = den.python(f"size = 300 << 20\n{hoard}\nimport time\ntime.sleep(50)")
+        reply = project.python(f"size = 300 << 20\n{hoard}\nimport time\ntime.sleep(50)")
 
-        assert reply.ending is RunEnding.CRASHED, den.said()
+        assert reply.ending is RunEnding.CRASHED, project.said()
         assert "MB of memory, and may share 100" in reply.why
 
     def test_a_file_is_bounded(self, tmp_path: Path) -> None:
         """The disk is not filled by one file."""
-        den = SandboxedProject(tmp_path, file_mb=1)
+        project = SandboxedProject(tmp_path, file_mb=1)
 
-        assert den.run("head -c 9000000 /dev/zero > big").code != 0
-        assert (den.worktree.path / "big").stat().st_size <= 1 << 20
+        assert project.run("head -c 9000000 /dev/zero > big").code != 0
+        assert (project.worktree.path / "big").stat().st_size <= 1 << 20
 
 
 @pytest.fixture
@@ -278,18 +278,18 @@ class TestTheNetwork:
 
     def test_model_only_reaches_what_is_on_the_list(self, tmp_path: Path, server: int) -> None:
         """A model that is served on this machine is reached under its own address, and through the proxy."""
-        den = SandboxedProject(tmp_path, network="model-only", hosts=[f"127.0.0.1:{server}"])
+        project = SandboxedProject(tmp_path, network="model-only", hosts=[f"127.0.0.1:{server}"])
 
-        assert "yes" in den.python(GET.format(f"127.0.0.1:{server}")).text, den.said()
-        assert "yes" in den.python(THROUGH.format("127.0.0.1", server)).text, den.said()
+        assert "yes" in project.python(GET.format(f"127.0.0.1:{server}")).text, project.said()
+        assert "yes" in project.python(THROUGH.format("127.0.0.1", server)).text, project.said()
 
     def test_model_only_reaches_nothing_else(self, tmp_path: Path, server: int) -> None:
         """What is not on the list is refused, also to those who talk to the proxy themselves."""
-        den = SandboxedProject(tmp_path, network="model-only")
+        project = SandboxedProject(tmp_path, network="model-only")
 
-        assert den.python(GET.format(f"127.0.0.1:{server}")).code == 1
-        assert den.python(THROUGH.format("127.0.0.1", server)).code == 1
-        assert "403" in den.said()
+        assert project.python(GET.format(f"127.0.0.1:{server}")).code == 1
+        assert project.python(THROUGH.format("127.0.0.1", server)).code == 1
+        assert "403" in project.said()
 
     def test_the_list_is_exact(self) -> None:
         """A host stands for its port 443, a pattern for one kind of name, and nothing for its neighbours."""
@@ -366,75 +366,76 @@ class TestTheNetwork:
 
 
 class TestAnHonestAgent:
-    def test_a_commit_on_its_own_branch_arrives(self, den: SandboxedProject) -> None:
-        """The one thing that leaves the cage, with the user's name on it."""
-        reply = den.run("echo hi > f; git add f; git commit -qm 'Add f'; git log --oneline; git status -s")
+    def test_a_commit_on_its_own_branch_arrives(self, project: SandboxedProject) -> None:
+        """The one thing that leaves the sandbox, with the user's name on it."""
+        line = "echo hi > f; git add f; git commit -qm 'Add f'; git log --oneline; git status -s"
+        reply = project.run(line)
 
-        assert reply.code == 0, den.said()
-        assert den.user.git("log", "-1", "--format=%s %an", "task/t1") == "Add f Ada"
-        assert den.user.git("show", "task/t1:f") == "hi"
-        assert den.agent.git("status", "--porcelain") == ""
+        assert reply.code == 0, project.said()
+        assert project.user.git("log", "-1", "--format=%s %an", "task/t1") == "Add f Ada"
+        assert project.user.git("show", "task/t1:f") == "hi"
+        assert project.agent.git("status", "--porcelain") == ""
 
-    def test_it_goes_on_from_its_last_commit(self, den: SandboxedProject) -> None:
+    def test_it_goes_on_from_its_last_commit(self, project: SandboxedProject) -> None:
         """A second run sees what the first one did, also what a repack moved, and can amend it."""
-        den.run("echo 1 > f; git add f; git commit -qm one; git repack -adq")
-        reply = den.run("git log -1 --format=%s; echo 2 > f; git commit -qa --amend -m two")
+        project.run("echo 1 > f; git add f; git commit -qm one; git repack -adq")
+        reply = project.run("git log -1 --format=%s; echo 2 > f; git commit -qa --amend -m two")
 
-        assert (reply.code, reply.text) == (0, "one\n"), den.said()
-        assert den.user.git("log", "-1", "--format=%s", "task/t1") == "two"
+        assert (reply.code, reply.text) == (0, "one\n"), project.said()
+        assert project.user.git("log", "-1", "--format=%s", "task/t1") == "two"
 
-    def test_tests_can_run(self, den: SandboxedProject) -> None:
+    def test_tests_can_run(self, project: SandboxedProject) -> None:
         """A home, a scratch and a cache of its own, and the user's interpreter."""
         test = (
             "import tempfile, unittest\nclass T(unittest.TestCase):\n  def test(self): tempfile.mkdtemp()\n"
         )
-        (den.worktree.path / "test_x.py").write_text(test)
+        (project.worktree.path / "test_x.py").write_text(test)
 
-        reply = den.run(f"{sys.executable} -m unittest -q && touch ~/x && mkdir -p ~/.cache/y")
+        reply = project.run(f"{sys.executable} -m unittest -q && touch ~/x && mkdir -p ~/.cache/y")
 
-        assert reply.code == 0, den.said()
-        assert not (den.person / "x").exists()
+        assert reply.code == 0, project.said()
+        assert not (project.person / "x").exists()
 
     def test_what_a_person_shows_is_seen(self, tmp_path: Path) -> None:
         """`sandbox.show` opens a path for reading, and not the secrets that lie in it."""
         person = tmp_path / "person"
-        den = SandboxedProject(tmp_path, show=[str(person / ".config")])
+        project = SandboxedProject(tmp_path, show=[str(person / ".config")])
         (person / ".config" / "tool").write_text("blue")
 
-        assert den.run("cat ~/.config/tool").text == "blue"
-        assert den.run("cat ~/.config/gcloud/token").code != 0
-        assert den.run("echo x > ~/.config/tool").code != 0
+        assert project.run("cat ~/.config/tool").text == "blue"
+        assert project.run("cat ~/.config/gcloud/token").code != 0
+        assert project.run("echo x > ~/.config/tool").code != 0
 
     @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("kill $$", -15)])
     def test_its_exit_code_is_its_own(self, prison: SandboxedProject, script: str, code: int) -> None:
-        """Through the cage, a signal is a signal and a code is a code."""
+        """Through the sandbox, a signal is a signal and a code is a code."""
         assert prison.run(script).code == code
 
-    def test_it_gets_a_moment_to_tidy_up(self, den: SandboxedProject) -> None:
-        """SIGTERM reaches the agent and not its cage, which would take it along."""
-        stop, tidied = RunControl(), den.worktree.path / "tidied"
+    def test_it_gets_a_moment_to_tidy_up(self, project: SandboxedProject) -> None:
+        """SIGTERM reaches the agent and not its sandbox, which would take it along."""
+        stop, tidied = RunControl(), project.worktree.path / "tidied"
         script = "trap 'touch tidied; exit 0' TERM; touch begun; while :; do sleep 0.05; done"
-        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread = threading.Thread(target=lambda: project.run(script, stop=stop))
         thread.start()
-        wait_until((den.worktree.path / "begun").exists)
+        wait_until((project.worktree.path / "begun").exists)
         stop.ask()
         thread.join(PATIENCE)
 
         assert tidied.exists()
-        assert leftover_processes(den.home / "runs", lambda _: True) == []
+        assert leftover_processes(project.home / "runs", lambda _: True) == []
 
-    def test_a_pause_freezes_all_of_it(self, den: SandboxedProject) -> None:
+    def test_a_pause_freezes_all_of_it(self, project: SandboxedProject) -> None:
         """What escaped to a session of its own is still inside, and stands still as well."""
         stop = RunControl()
         script = "setsid sh -c 'touch begun; while :; do sleep 0.01; done' & while :; do sleep 0.01; done"
-        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread = threading.Thread(target=lambda: project.run(script, stop=stop))
         thread.start()
-        wait_until((den.worktree.path / "begun").exists)
+        wait_until((project.worktree.path / "begun").exists)
         stop.pause()
         try:
             wait_until(
                 lambda: (
-                    {each.state for each in leftover_processes(den.home / "runs", lambda _: True)}
+                    {each.state for each in leftover_processes(project.home / "runs", lambda _: True)}
                     <= STANDING_STATES
                 )
             )
@@ -443,24 +444,24 @@ class TestAnHonestAgent:
             thread.join(PATIENCE)
 
         assert stop.level is StopLevel.NOW
-        assert leftover_processes(den.home / "runs", lambda _: True) == []
+        assert leftover_processes(project.home / "runs", lambda _: True) == []
 
-    def test_silence_is_heard_through_the_cage(self, den: SandboxedProject) -> None:
+    def test_silence_is_heard_through_the_sandbox(self, project: SandboxedProject) -> None:
         """CPU inside counts as a sign of life, and a sleep does not."""
         limits = RunLimits(silence=1.0, total=3.0)
 
-        assert den.run("while :; do :; done", limits=limits).ending is RunEnding.TIMEOUT
-        assert den.run("sleep 60", limits=limits).ending is RunEnding.SILENT
+        assert project.run("while :; do :; done", limits=limits).ending is RunEnding.TIMEOUT
+        assert project.run("sleep 60", limits=limits).ending is RunEnding.SILENT
 
-    def test_nothing_outlives_a_killed_worker(self, den: SandboxedProject) -> None:
-        """The cage dies with whoever started it, and all that is in it with the cage."""
+    def test_nothing_outlives_a_killed_worker(self, project: SandboxedProject) -> None:
+        """The sandbox dies with whoever started it, and all that is in it with the sandbox."""
         code = (
             "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
             "from tests.support.sandboxed_project import SandboxedProject as Project\n"
             "Project(Path(sys.argv[2])).run('touch begun; sleep 300 & sleep 300')\n"
         )
         root = str(Path(__file__).parents[3])
-        place = den.user.directory.parent / "again"
+        place = project.user.directory.parent / "again"
         place.mkdir()
         worker = subprocess.Popen([sys.executable, "-c", code, root, str(place)])
         wait_until((place / "project/.worktrees/t1/begun").exists)
@@ -469,32 +470,34 @@ class TestAnHonestAgent:
 
         wait_until(lambda: leftover_processes(place / "project/.liza/runs", lambda _: True) == [])
 
-    def test_it_may_bring_a_sandbox_of_its_own(self, den: SandboxedProject) -> None:
-        """Where its row says so, namespaces can be made inside; a cage in the cage holds."""
+    def test_it_may_bring_a_sandbox_of_its_own(self, project: SandboxedProject) -> None:
+        """Where its row says so, namespaces can be made inside; a sandbox in the sandbox holds."""
         script = "bwrap --ro-bind / / --unshare-user --unshare-net --dev /dev true && unshare --user true"
-        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "nest", dict(os.environ))
+        folder = project.home / "runs" / "nest"
+        job = Job(("/bin/sh", "-c", script), project.worktree.path, folder, dict(os.environ))
 
         codes = []
         for visit in (Tenant("t1.nests", may_nest=True), Tenant("t1.free")):
-            with den.guard.wrap(job, visit) as wrapped:
+            with project.guard.wrap(job, visit) as wrapped:
                 codes.append(run_job(wrapped, RunControl()).code)
 
         assert codes[0] == 0
         assert codes[1] != 0
 
-    def test_its_own_login_is_kept(self, den: SandboxedProject) -> None:
+    def test_its_own_login_is_kept(self, project: SandboxedProject) -> None:
         """What a row names of the user's home is there: some to read, some to write."""
-        (den.person / ".agent").mkdir()
-        (den.person / ".agentrc").write_text("blue")
+        (project.person / ".agent").mkdir()
+        (project.person / ".agentrc").write_text("blue")
         script = "cat ~/.agentrc; echo token > ~/.agent/login; echo x > ~/.agentrc"
-        environment = {"PATH": os.environ["PATH"], "HOME": str(den.person)}
-        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "login", environment)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(project.person)}
+        folder = project.home / "runs" / "login"
+        job = Job(("/bin/sh", "-c", script), project.worktree.path, folder, environment)
 
-        with den.guard.wrap(job, Tenant("t1.x", shows=(".agentrc",), keeps=(".agent",))) as wrapped:
+        with project.guard.wrap(job, Tenant("t1.x", shows=(".agentrc",), keeps=(".agent",))) as wrapped:
             outcome = run_job(wrapped, RunControl())
 
-        assert (outcome.out, (den.person / ".agent" / "login").read_text()) == ("blue", "token\n")
-        assert (den.person / ".agentrc").read_text() == "blue"
+        assert (outcome.out, (project.person / ".agent" / "login").read_text()) == ("blue", "token\n")
+        assert (project.person / ".agentrc").read_text() == "blue"
 
 
 class TestThePlace:
@@ -503,58 +506,59 @@ class TestThePlace:
     @pytest.mark.parametrize("step", [Step.IMPLEMENT, Step.REVIEW])
     def test_what_is_installed_is_there_and_is_no_part_of_the_work(self, tmp_path: Path, step: Step) -> None:
         """To read, by relative and absolute paths; git does not see it, and nothing of it stays."""
-        den = SandboxedProject(tmp_path, show=["local.cfg"])
-        den.user.write("node_modules/lib/index.js", "1")
-        den.user.write("local.cfg", "blue")
-        root = den.user.directory
-        reply = den.run(
+        project = SandboxedProject(tmp_path, show=["local.cfg"])
+        project.user.write("node_modules/lib/index.js", "1")
+        project.user.write("local.cfg", "blue")
+        root = project.user.directory
+        reply = project.run(
             f"pwd; cat node_modules/lib/index.js {root}/local.cfg; git status --porcelain; "
             "echo x > node_modules/x || echo no",
             step=step,
         )
 
-        assert (reply.code, reply.text) == (0, f"{root}\n1blueno\n"), den.said()
-        assert not (den.worktree.path / "node_modules").exists()
-        assert not (den.worktree.path / "local.cfg").exists()
+        assert (reply.code, reply.text) == (0, f"{root}\n1blueno\n"), project.said()
+        assert not (project.worktree.path / "node_modules").exists()
+        assert not (project.worktree.path / "local.cfg").exists()
         assert not (root / "node_modules" / "x").exists()
 
-    def test_what_the_tree_has_itself_wins(self, den: SandboxedProject) -> None:
+    def test_what_the_tree_has_itself_wins(self, project: SandboxedProject) -> None:
         """A path that is tracked, or that the project's setup made, is not hidden by what is installed."""
-        den.user.write("node_modules/lib", "the checkout's")
-        den.user.write(".venv/lib", "the checkout's")
-        den.agent.write("node_modules/lib", "the tree's")
+        project.user.write("node_modules/lib", "the checkout's")
+        project.user.write(".venv/lib", "the checkout's")
+        project.agent.write("node_modules/lib", "the tree's")
 
-        assert den.run("cat node_modules/lib .venv/lib").text == "the tree'sthe checkout's"
+        assert project.run("cat node_modules/lib .venv/lib").text == "the tree'sthe checkout's"
 
-    def test_what_a_killed_run_left_is_removed(self, den: SandboxedProject) -> None:
+    def test_what_a_killed_run_left_is_removed(self, project: SandboxedProject) -> None:
         """The places of mounts are written down before they are made."""
-        (den.home / "sandboxes" / "t1.coder-1").mkdir(parents=True)
-        (den.home / "sandboxes" / "t1.coder-1" / "points").write_text("sub\0sub/local.cfg\0kept")
-        den.agent.write("sub/local.cfg", "")
-        den.agent.write("kept", "work")
+        (project.home / "sandboxes" / "t1.coder-1").mkdir(parents=True)
+        (project.home / "sandboxes" / "t1.coder-1" / "points").write_text("sub\0sub/local.cfg\0kept")
+        project.agent.write("sub/local.cfg", "")
+        project.agent.write("kept", "work")
 
-        den.run("true")
+        project.run("true")
 
-        assert den.agent.git("status", "--porcelain") == "?? kept"
+        assert project.agent.git("status", "--porcelain") == "?? kept"
 
-    def test_the_program_of_an_agent_is_the_users_own(self, den: SandboxedProject) -> None:
+    def test_the_program_of_an_agent_is_the_users_own(self, project: SandboxedProject) -> None:
         """A coder that rewrites the program of its reviewer in the tree changes nothing."""
-        program = den.user.write("tools/agent.sh", "#!/bin/sh\necho honest; cat $(dirname $0)/rules\n")
-        den.user.write("tools/rules", "strict")
+        program = project.user.write("tools/agent.sh", "#!/bin/sh\necho honest; cat $(dirname $0)/rules\n")
+        project.user.write("tools/rules", "strict")
         program.chmod(0o755)
-        den.agent.write("tools/agent.sh", "#!/bin/sh\necho bribed\n").chmod(0o755)
-        den.agent.write("tools/rules", "lax")
+        project.agent.write("tools/agent.sh", "#!/bin/sh\necho bribed\n").chmod(0o755)
+        project.agent.write("tools/rules", "lax")
 
         for words in (["/bin/sh", str(program)], [str(program)], ["agent.sh"]):
             path = f"{program.parent}:{os.environ['PATH']}"
-            command = CommandAgent(words, environment={"PATH": path}, sandbox=den.guard)
-            assert command.run(den.brief(step=Step.REVIEW), RunControl()).text == "honest\nstrict", den.said()
+            command = CommandAgent(words, environment={"PATH": path}, sandbox=project.guard)
+            reply = command.run(project.brief(step=Step.REVIEW), RunControl())
+            assert reply.text == "honest\nstrict", project.said()
 
-    def test_its_brief_is_true_inside(self, den: SandboxedProject) -> None:
+    def test_its_brief_is_true_inside(self, project: SandboxedProject) -> None:
         """The working directory that it names is the one that there is."""
         show = "import json, os; print(json.load(open(os.environ['LIZA_BRIEF']))['cwd'] == os.getcwd())"
 
-        assert den.python(show).text == "True\n"
+        assert project.python(show).text == "True\n"
 
     def test_a_checkout_that_is_a_linked_worktree_itself(self, tmp_path: Path) -> None:
         """Its git directory is somewhere else, and its objects may be borrowed from a third place."""
@@ -578,9 +582,9 @@ class TestThePlace:
 
 
 class TestTheWholeStory:
-    def test_work_is_merged_from_cage_to_cage(self, tmp_path: Path) -> None:
-        """Coder, reviewer and gate are caged, and the commit is the agent's own."""
-        require_cage()
+    def test_work_is_merged_from_sandbox_to_sandbox(self, tmp_path: Path) -> None:
+        """Coder, reviewer and gate are sandboxed, and the commit is the agent's own."""
+        skip_without_sandbox()
         act = {"write": {"t1.txt": "x\n"}, "commit": "Mine", "answer": {"status": "done", "summary": "x"}}
         gate = "test -f t1.txt && test ! -e .liza/state.yaml && ! git branch -f main HEAD"
         team = ScriptedTeam(
@@ -599,7 +603,7 @@ class TestTheWholeStory:
 
     def test_a_step_that_is_read_only_is_so(self, tmp_path: Path) -> None:
         """A checkpoint that writes is an agent that failed: there is nothing to put back."""
-        require_cage()
+        skip_without_sandbox()
         team = ScriptedTeam(tmp_path, {"checkpoint": {"write": {"a.txt": "x"}}}, sandbox={"mode": "require"})
         team.task()
 
@@ -610,36 +614,36 @@ class TestTheWholeStory:
 
 
 class TestACrash:
-    def test_what_was_committed_before_a_worker_died_is_taken_over(self, den: SandboxedProject) -> None:
+    def test_what_was_committed_before_a_worker_died_is_taken_over(self, project: SandboxedProject) -> None:
         """The copy of the branch is on disk: whoever prepares the worktree next brings it home."""
-        folder = den.home / "sandboxes" / "t1.coder-1" / "git"
-        shadow = PrivateGitDir(den.worktree, folder, "t1")
-        shadow.cast()
-        tree = den.user.git("rev-parse", "HEAD^{tree}")
-        lost = den.user.git(
-            *("commit-tree", "-p", den.user.base, "-m", "lost", tree),
+        folder = project.home / "sandboxes" / "t1.coder-1" / "git"
+        gitdir = PrivateGitDir(project.worktree, folder, "t1")
+        gitdir.create_copies()
+        tree = project.user.git("rev-parse", "HEAD^{tree}")
+        lost = project.user.git(
+            *("commit-tree", "-p", project.user.base, "-m", "lost", tree),
             GIT_OBJECT_DIRECTORY=str(folder / "objects"),
-            GIT_ALTERNATE_OBJECT_DIRECTORIES=str(den.user.directory / ".git/objects"),
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=str(project.user.directory / ".git/objects"),
         )
         (folder / "refs" / "t1").write_text(f"{lost}\n")
 
-        import_after_crash(den.home / "sandboxes", den.worktree, "t1")
-        import_after_crash(den.home / "sandboxes", den.worktree, "t1")
+        import_after_crash(project.home / "sandboxes", project.worktree, "t1")
+        import_after_crash(project.home / "sandboxes", project.worktree, "t1")
 
-        assert den.user.git("rev-parse", branch_of("t1")) == lost
+        assert project.user.git("rev-parse", branch_of("t1")) == lost
 
-    def test_a_branch_that_moved_meanwhile_is_left_alone(self, den: SandboxedProject) -> None:
+    def test_a_branch_that_moved_meanwhile_is_left_alone(self, project: SandboxedProject) -> None:
         """Two that claim one branch are not merged behind anybody's back."""
-        shadow = PrivateGitDir(den.worktree, den.home / "sandboxes" / "t1.coder-1" / "git", "t1")
-        shadow.cast()
-        (shadow.folder / "refs" / "t1").write_text(f"{den.user.commit({'c': 'c'})}\n")
-        other = den.user.commit({"d": "d"})
-        den.user.git("update-ref", branch_of("t1"), other)
+        gitdir = PrivateGitDir(project.worktree, project.home / "sandboxes" / "t1.coder-1" / "git", "t1")
+        gitdir.create_copies()
+        (gitdir.folder / "refs" / "t1").write_text(f"{project.user.commit({'c': 'c'})}\n")
+        other = project.user.commit({"d": "d"})
+        project.user.git("update-ref", branch_of("t1"), other)
 
         with pytest.raises(LizaError, match="t1: its branch moved"):
-            shadow.import_commits()
+            gitdir.import_commits()
 
-        assert den.user.git("rev-parse", branch_of("t1")) == other
+        assert project.user.git("rev-parse", branch_of("t1")) == other
 
 
 class TestTheWords:
@@ -652,11 +656,11 @@ class TestTheWords:
 
     def test_a_cage_that_may_nest_leaves_user_namespaces_on(self) -> None:
         """A program that brings its own sandbox can build it inside."""
-        cage = SandboxSpec((), Path("/"), ProcessBounds(processes=3))
+        sandbox = SandboxSpec((), Path("/"), ProcessBounds(processes=3))
 
-        assert "--disable-userns" in cage.around(["true"])
+        assert "--disable-userns" in sandbox.around(["true"])
         assert "--disable-userns" not in SandboxSpec((), Path("/"), may_nest=True).around(["true"])
-        assert "--nproc=3" in cage.around(["true"])
+        assert "--nproc=3" in sandbox.around(["true"])
 
     def test_a_configuration_is_shown_without_its_credentials(self) -> None:
         """Addresses lose their passwords; headers and helpers go."""

@@ -12,7 +12,7 @@ from liza.daemon.project_sandbox import is_sandboxed, require_sandbox, sandbox_w
 from liza.domain.config import SandboxConfig, SandboxMode
 from liza.errors import SandboxUnavailable
 from liza.system.sandbox import bubblewrap
-from tests.support.sandboxed_project import require_cage
+from tests.support.sandboxed_project import skip_without_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ AUTO = SandboxConfig()
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a directory that comes first on the PATH, in a process that has not tried a cage yet."""
-    require_cage()
+    """Yield a directory that comes first on the PATH, in a process that has not tried a sandbox yet."""
+    skip_without_sandbox()
     known = list(bubblewrap._last_probe)
     bubblewrap._last_probe.clear()
     monkeypatch.setattr(bubblewrap, "PAUSES", (0.0, 0.0))

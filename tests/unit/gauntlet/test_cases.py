@@ -1,4 +1,4 @@
-"""The table of the zoo is whole, and its judge finds every kind of escape."""
+"""The table of the gauntlet is whole, and its judge finds every kind of escape."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CASE: Final = Case("example", ("coder",), "does wrong once", ExpectedEnd.MERGED,
 CONTAINED: Final = CaseFacts(
     board=BoardEvidence(statuses={TASK: "MERGED"}, authors={TASK: "planner-1"}, caught=("scan",)),
     base=BASE,
-    goods=(GOOD,),
+    mergeable=(GOOD,),
     tree={**BASE, **GOOD},
 )
 BLOCKED: Final = BoardEvidence(
@@ -61,10 +61,10 @@ class TestTable:
 
     def test_the_page_has_the_counts_of_the_table(self) -> None:
         everybody, honest = len(CASES), sum(case.is_control for case in CASES.values())
-        caged = sum(bool(case.needs_sandbox) for case in CASES.values())
+        sandboxed = sum(bool(case.needs_sandbox) for case in CASES.values())
         page, long = (_words(ROOT / "specs" / name) for name in ("gauntlet.md", "torture.md"))
         assert f"{everybody} cases: {everybody - honest} agents that misbehave and {honest} honest" in page
-        assert f"without one {everybody - caged} do, and {caged} are left out" in page
+        assert f"without one {everybody - sandboxed} do, and {sandboxed} are left out" in page
         assert f"all {everybody} cases" in long
 
     def test_every_case_does_something_and_every_deed_has_a_case(self) -> None:

@@ -58,32 +58,32 @@ class TestMasking:
 
 
 class TestSpooling:
-    def spool(self, path: Path, *pieces: bytes) -> OutputLog:
-        spool = OutputLog(path, [SECRET], on_disk=BEGINNING)
+    def output(self, path: Path, *pieces: bytes) -> OutputLog:
+        output = OutputLog(path, [SECRET], on_disk=BEGINNING)
         for piece in pieces:
-            spool.take(piece)
-        spool.close()
-        return spool
+            output.take(piece)
+        output.close()
+        return output
 
     def test_what_fits_is_kept_whole(self, tmp_path: Path) -> None:
         """Nothing is cut that need not be."""
-        spool = self.spool(tmp_path / "out", b"one\n", b"two\n")
+        output = self.output(tmp_path / "out", b"one\n", b"two\n")
 
-        assert spool.text() == "one\ntwo\n"
+        assert output.text() == "one\ntwo\n"
         assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
 
     def test_the_beginning_and_the_end_are_kept(self, tmp_path: Path) -> None:
         """With a line in between that says how much is missing."""
         pieces = [b"first\n", *[b"x" * TAIL] * 4, b"\nlast\n"]
-        spool = self.spool(tmp_path / "out", *pieces)
+        output = self.output(tmp_path / "out", *pieces)
         total = sum(map(len, pieces))
         kept = (tmp_path / "out").read_bytes()
         note = cut_line(total - BEGINNING - TAIL).encode()
 
-        assert spool.total == total
-        assert spool.text().startswith("first\n")
-        assert spool.text().endswith("\nlast\n")
-        assert len(spool.text()) == HEAD + TAIL + len(cut_line(total - HEAD - TAIL))
+        assert output.total == total
+        assert output.text().startswith("first\n")
+        assert output.text().endswith("\nlast\n")
+        assert len(output.text()) == HEAD + TAIL + len(cut_line(total - HEAD - TAIL))
         # What is held back to see a secret whole is lost where the stream is cut.
         assert BEGINNING + TAIL - LONGEST <= len(kept) - len(note) <= BEGINNING + TAIL
         assert b" bytes cut here]\n" in kept
@@ -91,7 +91,7 @@ class TestSpooling:
     def test_no_half_secret_stands_where_the_beginning_ends(self, tmp_path: Path) -> None:
         """Half a key is half found."""
         half = len(SECRET) // 2
-        self.spool(tmp_path / "out", b"." * (BEGINNING - half) + SECRET.encode(), *[b"." * TAIL] * 3)
+        self.output(tmp_path / "out", b"." * (BEGINNING - half) + SECRET.encode(), *[b"." * TAIL] * 3)
 
         assert SECRET[:half].encode() not in (tmp_path / "out").read_bytes()
 
@@ -100,7 +100,7 @@ class TestSpooling:
         """Nor where it came in two pieces of which only one is kept."""
         half = len(SECRET) // 2
         first, second = SECRET[:half].encode(), SECRET[half:].encode()
-        self.spool(
+        self.output(
             tmp_path / "out",
             b"." * BEGINNING,
             b"." * TAIL + first,
@@ -114,24 +114,24 @@ class TestSpooling:
         reader, writer = (
             os.fdopen(number, mode, 0) for number, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
         )
-        spool = OutputLog(tmp_path / "out")
-        wires = ProcessPipes(RunControl())
-        with reader, writer, closing(wires), closing(spool):
-            wires.read_into(reader, spool, lambda: None)
+        output = OutputLog(tmp_path / "out")
+        pipes = ProcessPipes(RunControl())
+        with reader, writer, closing(pipes), closing(output):
+            pipes.read_into(reader, output, lambda: None)
             writer.write(b"last words\n")
-            wires.drain()
+            pipes.drain()
 
-        assert spool.text() == "last words\n"
+        assert output.text() == "last words\n"
 
 
 class TestAnswers:
     """What was cut is never read as if it were the whole."""
 
     def kept(self, tmp_path: Path, text: str) -> str:
-        spool = OutputLog(tmp_path / "out")
-        spool.take(text.encode())
-        spool.close()
-        return spool.text()
+        output = OutputLog(tmp_path / "out")
+        output.take(text.encode())
+        output.close()
+        return output.text()
 
     def plan(self, tasks: int) -> str:
         row = "  - id: t{0}\n    description: do number {0} of all\n    done_when: [file {0} is there]\n"

@@ -1,4 +1,4 @@
-"""What the cage adds to a run: a program that does nothing, free, caged to read, and caged to commit."""
+"""What the sandbox adds to a run of a program that does nothing, or that commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNS: Final = 20
 COMMIT: Final = "date +%N > f; git add f; git -c user.name=a -c user.email=a@b commit -qm x"
 
 
-class Cages(NamedTuple):
+class SandboxTimes(NamedTuple):
     """Milliseconds of a run, the median."""
 
     free: float
@@ -35,32 +35,32 @@ class Cages(NamedTuple):
     closed: float  # without a network
     free_commits: float
     commits: float
-    cpu: float  # milliseconds of CPU that the cage adds to a run with a commit
+    cpu: float  # milliseconds of CPU that the sandbox adds to a run with a commit
 
 
-def run_cages(place: Path) -> Cages | str:
+def run_sandboxes(place: Path) -> SandboxTimes | str:
     if why := sandbox_obstacle():
         return f"skipped: {why}"
     progress("the sandbox")
-    with TemporaryDirectory(prefix="cage-", dir=place) as name:
+    with TemporaryDirectory(prefix="sandbox-", dir=place) as name:
         return _measure(Path(name))
 
 
-def cage_table(found: Cages | str) -> Table:
-    table = Table("The cage: milliseconds a run, from its start to its end", ("how", "p50 ms", "adds ms"))
+def sandbox_table(found: SandboxTimes | str) -> Table:
+    table = Table("The sandbox: milliseconds a run, from its start to its end", ("how", "p50 ms", "adds ms"))
     if isinstance(found, str):
         table.notes.append(found)
         return table
     table.add("free", found.free, None)
-    table.add("caged, reads", found.reads, found.reads - found.free)
-    table.add("caged, without a network", found.closed, found.closed - found.free)
+    table.add("sandboxed, reads", found.reads, found.reads - found.free)
+    table.add("sandboxed, without a network", found.closed, found.closed - found.free)
     table.add("free, with a commit", found.free_commits, None)
-    table.add("caged, with a commit", found.commits, found.commits - found.free_commits)
-    table.notes.append(f"of {RUNS} runs of a shell; what git commits in the cage is taken over after it")
+    table.add("sandboxed, with a commit", found.commits, found.commits - found.free_commits)
+    table.notes.append(f"of {RUNS} runs of a shell; what git commits in the sandbox is taken over after it")
     return table
 
 
-def _measure(root: Path) -> Cages:
+def _measure(root: Path) -> SandboxTimes:
     git(root, "init", "-q")
     git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "begin")
     repository = Repository.around(root)
@@ -81,7 +81,7 @@ def _measure(root: Path) -> Cages:
     free = took(UNSANDBOXED, writes, COMMIT)
     between = all_cpu()
     wrap = took(guard, writes, COMMIT)
-    return Cages(*times, free, wrap, (all_cpu() - 2 * between + begun) / RUNS * MS)
+    return SandboxTimes(*times, free, wrap, (all_cpu() - 2 * between + begun) / RUNS * MS)
 
 
 def _run(root: Path, cwd: Path, sandbox: Sandbox, tenant: Tenant, script: str) -> None:
