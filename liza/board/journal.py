@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from liza.board.location import JOURNAL
 from liza.board.protocol import JournalEntry
@@ -348,7 +349,7 @@ def decode_line(line: bytes, before: JournalPosition) -> JournalLine | None:
     total = _chain_sum(before.sum, body)
     if tail != _line_end(total):
         return None
-    fields = json.loads(body + b"}")
+    fields = from_json(body + b"}")
     entry = JournalEntry(
         revision=fields["revision"],
         at=datetime.fromisoformat(fields["at"]),
@@ -620,11 +621,32 @@ def json_of_changes(step: StateDiff) -> JsonBySection:
     plains: JsonBySection = {}
     for section, names in step.put.items():
         if section in KEYED_SECTIONS:
-            records = getattr(step.new, section)
-            plains[section] = {name: _round_trip(records[name], f"{section}.{name}", name) for name in names}
+            before, after = getattr(step.old, section), getattr(step.new, section)
+            plains[section] = {
+                name: _changes_read_back(before.get(name), after[name])
+                or _round_trip(after[name], f"{section}.{name}", name)
+                for name in names
+            }
         elif section != "archived":
             plains[section] = {"": _round_trip(getattr(step.new, section), section, None)}
     return plains
+
+
+def _changes_read_back(old: Record | None, new: Record) -> JsonRecord | None:
+    """Return what *new* has otherwise than *old*; None where the whole has to be read back."""
+    kind = type(new)
+    if old is None or not _is_often_checked(kind):
+        return None
+    before, after = old.__dict__, new.__dict__
+    changed = {name for name in after if before[name] is not after[name]} - DERIVED
+    try:
+        plain = new.model_dump(mode="json", exclude_defaults=True, include=changed, warnings="error")
+    except ValueError:  # what the record holds has no form in JSON
+        return None
+    keys = {key: plain.get(key) for key, name in json_names(kind).items() if name in changed}
+    fresh = _check_fields(kind, old, keys)
+    is_same = fresh is not None and "id" not in changed and all(fresh[name] == after[name] for name in fresh)
+    return keys if is_same else None
 
 
 def _round_trip(record: Record, path: str, name: str | None) -> JsonRecord:
@@ -770,11 +792,7 @@ class _Section:
     def put(self, changed: JsonRecord) -> None:
         for name, fields in changed.items():
             self._records.setdefault(name, None)  # what is new keeps its place
-            known = self._changes.setdefault(name, {})
-            history = [*known.get("history", ()), *fields.get("history", ())]
-            known.update(fields)
-            if history:
-                known["history"] = history
+            put_fields(self._changes.setdefault(name, {}), fields)
 
     def remove(self, names: Iterable[str]) -> None:
         self._has_removed = True
@@ -791,24 +809,23 @@ class _Section:
         return made
 
 
+def put_fields(known: JsonRecord, fields: JsonRecord) -> None:
+    """Put later changes of a record over those that are *known*; a history goes on."""
+    history = [*known.get("history", ()), *fields.get("history", ())]
+    known.update(fields)
+    if history:
+        known["history"] = history
+
+
 def _section(keyed: dict[str, _Section], state: State, section: str) -> _Section:
     if section not in keyed:
         keyed[section] = _Section(KEYED_SECTIONS[section], getattr(state, section))
     return keyed[section]
 
 
-def removed_ids(entries: Iterable[JournalEntry]) -> dict[str, tuple[str, ...]]:
-    """Return the ids that *entries* removed, even those added again later."""
-    gone: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
-        for section, names in entry.gone.items():
-            gone[section] = (*gone.get(section, ()), *names)
-    return gone
-
-
 def _with_fields(kind: type[Record], known: Record | None, changes: JsonRecord) -> Record:
     """Return *known* with *changes* of its keys, where None is the default; what did not change is shared."""
-    if known is not None and _is_often_replayed(kind):
+    if known is not None and _is_often_checked(kind):
         fresh = _check_fields(kind, known, changes)
         if fresh is not None:
             return known.replace(**fresh)
@@ -840,7 +857,7 @@ WHOLE_CHECKS: Final = 256
 _whole_checks: Counter[type[Record]] = Counter()
 
 
-def _is_often_replayed(kind: type[Record]) -> bool:
+def _is_often_checked(kind: type[Record]) -> bool:
     _whole_checks[kind] += 1
     return _whole_checks[kind] > WHOLE_CHECKS and _is_sum_of_fields(kind)
 

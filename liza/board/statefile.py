@@ -13,9 +13,17 @@ import stat
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.journal import FileId, file_id_at, file_id_of, has_no_writer, json_names, write_lock_state
+from liza.board.journal import (
+    FileId,
+    file_id_at,
+    file_id_of,
+    has_no_writer,
+    json_names,
+    put_fields,
+    write_lock_state,
+)
 from liza.domain.config import SWITCH_FILES
 from liza.domain.model import KEYED_SECTIONS, VERSION
 from liza.domain.record import Json, Record, field_text, item_text, nested_item_text, section_text
@@ -24,11 +32,11 @@ from liza.system.files import overwrite, write_new
 from liza.system.host import host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from liza.board.journal import Disk, LockState
-    from liza.domain.changes import StateDiff
+    from liza.board.journal import Disk, JsonRecord, LockState
+    from liza.board.protocol import JournalEntry
     from liza.domain.config import Switch
     from liza.domain.model import HistoryEntry, State
 
@@ -157,7 +165,7 @@ class StateDocument:
         self._state = state
         self._groups: _Groups | None = None  # None: small, or not laid out since blocks came or went
         self._parts: dict[BlockKey, _Parts] = {}  # of what changed once
-        self._stale: set[BlockKey] = set()  # blocks to be made anew
+        self._stale: dict[BlockKey, JsonRecord] = {}  # blocks to be made anew, with the fields that changed
         self._blocks: dict[str, dict[str, bytes]] = {}
         for section in SECTIONS:
             value = getattr(state, section)
@@ -166,30 +174,39 @@ class StateDocument:
             else:
                 self._blocks[section] = {"": _section_bytes(section, value)}
 
-    def follow(self, step: StateDiff) -> None:
-        """Bring the text from the old state of *step* to the new one."""
-        self._state = step.new
-        # First, because what went and came back stands last.
-        for section, gone in step.gone.items():
-            for name in gone:
-                self._blocks[section].pop(name, None)
-                self._groups = None
-                self._parts.pop((section, name), None)
-                self._stale.discard((section, name))
-        for section, names in step.put.items():
-            for name in names if section in KEYED_SECTIONS else ("",):
-                if name not in self._blocks[section]:
-                    self._blocks[section][name] = b""
-                    self._groups = None
-                self._stale.add((section, name))
+    def follow(self, state: State, entries: Iterable[JournalEntry]) -> None:
+        """Bring the text to *state*, which *entries* made of the one before."""
+        self._state = state
+        for entry in entries:
+            for section, value in entry.put.items():
+                if section not in KEYED_SECTIONS:
+                    self._stale[section, ""] = {}
+                    continue
+                for name, fields in value.items():
+                    self._put(section, name, fields)
+            for section, names in entry.gone.items():
+                for name in names:
+                    self._remove(section, name)
+
+    def _put(self, section: str, name: str, fields: JsonRecord) -> None:
+        if name not in self._blocks[section]:
+            self._blocks[section][name] = b""
+            self._groups = None
+        put_fields(self._stale.setdefault((section, name), {}), fields)
+
+    def _remove(self, section: str, name: str) -> None:
+        self._groups = None
+        self._blocks[section].pop(name, None)
+        self._parts.pop((section, name), None)
+        self._stale.pop((section, name), None)
 
     def _freshen(self) -> None:
         """Make the blocks that are asked for: one that changed often since then is made once."""
         # Whatever interrupts this, what is known of their places is right, or is not there.
         groups, self._groups = self._groups, None
-        for section, name in self._stale:
+        for (section, name), changes in self._stale.items():
             value = getattr(self._state, section)
-            fresh = self._splice(section, value[name]) if name else _section_bytes(section, value)
+            fresh = self._splice(section, value[name], changes) if name else _section_bytes(section, value)
             before, self._blocks[section][name] = self._blocks[section][name], fresh
             if groups:
                 groups.follow((section, name), len(fresh) - len(before), self._state.revision)
@@ -214,12 +231,14 @@ class StateDocument:
             return self._blocks[section][name]
         return f"{section}:\n".encode() if self._blocks[section] else f"{section}: []\n".encode()
 
-    def _splice(self, section: str, record: Record) -> bytes:
+    def _splice(self, section: str, record: Record, changes: JsonRecord) -> bytes:
         """Return the text of *record*, made of that before it where nothing changed."""
         key = section, record.__dict__["id"]
         if (parts := self._parts.get(key)) is None:
-            parts = self._parts[key] = _Parts(type(record))
-        return parts.follow(record)
+            parts = self._parts[key] = _Parts(record)
+        else:
+            parts.follow(record, changes)
+        return parts.bytes()
 
     def _head(self, stamp: str) -> bytes:
         revision = self._state.revision
@@ -325,34 +344,34 @@ def comments(size: int) -> bytes:
 class _Parts:
     """The text of one record, field by field."""
 
-    def __init__(self, kind: type[Record]) -> None:
-        self._names = json_names(kind)
-        self._texts = dict.fromkeys(self._names, "")
-        # The values that the texts show, and the texts of a history's entries. One value, set at once.
-        self._shown: tuple[dict[str, Any], list[str]] = ({}, [])
+    def __init__(self, record: Record) -> None:
+        self._texts = dict.fromkeys(json_names(type(record)), "")
+        # How many events the record had, and the texts of those that are shown. One value, set at once.
+        self._past: tuple[int, list[str]] = (0, [])
+        self.follow(record, record.to_json())
 
-    def follow(self, record: Record) -> bytes:
-        """Return the text of *record*."""
-        (before, past), fields = self._shown, record.__dict__
-        changed = {name for name, value in fields.items() if before.get(name, self) is not value}
-        if "history" in changed:
-            changed.remove("history")
-            past = _entry_texts(fields["history"], before.get("history", ()), past)
-            self._texts["history"] = "".join(["  history:\n", *past]) if past else ""
-        plain = record.model_dump(mode="json", exclude_defaults=True, include=changed)
-        for key, name in self._names.items():
-            if name in changed:
-                self._texts[key] = field_text(key, plain[key]) if key in plain else ""
-        self._shown = fields, past
+    def follow(self, record: Record, changes: JsonRecord) -> None:
+        """Take in *changes* of the fields, as the journal has them, after which the record is *record*.
+
+        Doing so again, because something interrupted it, comes to the same.
+        """
+        for key, value in changes.items():
+            if key != "history":
+                self._texts[key] = "" if value is None else field_text(key, value)
+        if added := changes.get("history"):
+            self._follow_history(record.__dict__["history"], record.__dict__["history_earlier"], added)
+
+    def _follow_history(self, shown: Sequence[HistoryEntry], earlier: int, added: list[JsonRecord]) -> None:
+        known, past = self._past
+        count = earlier + len(shown)
+        fresh = added[len(added) - min(count - known, len(shown)) :]
+        past = [*past, *map(nested_item_text, fresh)][-len(shown) :]
+        self._past = count, past
+        self._texts["history_earlier"] = field_text("history_earlier", earlier) if earlier else ""
+        self._texts["history"] = "".join(["  history:\n", *past])
+
+    def bytes(self) -> bytes:
         return f"- {''.join(self._texts.values()).removeprefix('  ')}".encode()
-
-
-def _entry_texts(
-    entries: Sequence[HistoryEntry], before: Sequence[HistoryEntry], texts: Sequence[str]
-) -> list[str]:
-    """Return the texts of *entries*, most of which are among those *before*."""
-    known = {id(entry): text for entry, text in zip(before, texts, strict=True)}
-    return [known.get(id(entry)) or nested_item_text(entry.to_json()) for entry in entries]
 
 
 def render_state(state: State, stamp: str) -> bytes:

@@ -24,7 +24,6 @@ from liza.board.journal import (
     journal_fields,
     json_of_changes,
     load_snapshot,
-    removed_ids,
     replay_entries,
     replay_journal,
     save_snapshot,
@@ -203,7 +202,7 @@ class JournalView:
         self._stamps += [(line.entry.revision, line.mark.sum) for line in lines[-VIEWS:]]
         self._remember(self._view)
         if old and document:
-            document.follow(diff_states(old.state, new)._replace(gone=removed_ids(entries)))
+            document.follow(new, entries)
             self._document = document
 
     def commit(self, change: Change) -> None:
@@ -230,7 +229,7 @@ class JournalView:
         self._stamps.append((entry.revision, mark.sum))
         self._remember(self._view)
         if document:
-            document.follow(shown)
+            document.follow(shown.new, [entry])
             self._document = document
         if any(shown.new.tasks[name].status in TERMINAL for name in step.put.get("tasks", ())):
             self._tidy()
