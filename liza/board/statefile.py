@@ -13,6 +13,7 @@ import stat
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.journal import (
@@ -145,6 +146,8 @@ LARGE: Final = 1_000
 ROOM_HEADER: Final = "# Lines of dashes are room: an update writes what it changed, not the whole file.\n"
 GROUP: Final = 32  # blocks that share their room
 ROOM: Final = 8192  # bytes of which a group has a multiple
+STRETCH: Final = 16  # groups that share room in their turn: what outgrows one seldom moves the whole file
+STRETCH_ROOM: Final = 8 * ROOM  # bytes of which a stretch has a multiple
 _WIDTH: Final = 80  # of a line of dashes
 
 BlockKey = tuple[str, str]  # section and id; "" is the id of a section that is one record
@@ -291,8 +294,13 @@ class _Groups:
         self._place()
 
     def _place(self) -> None:
-        self._sizes = [used + len(self.room(number)) for number, used in enumerate(self._used)]
-        self._ends = list(accumulate(self._sizes))
+        self._sizes = [used + len(self._own_room(number)) for number, used in enumerate(self._used)]
+        self._gaps = [b""] * self.count  # what stands behind the last group of a stretch in addition
+        for begin in range(0, self.count - STRETCH, STRETCH):
+            self._gaps[begin + STRETCH - 1] = comments(
+                -sum(self._sizes[begin : begin + STRETCH]) % STRETCH_ROOM
+            )
+        self._ends = list(accumulate(map(add, self._sizes, map(len, self._gaps))))
 
     @property
     def count(self) -> int:
@@ -306,13 +314,17 @@ class _Groups:
         return self._keys[number]
 
     def start(self, number: int) -> int:
-        return self._ends[number] - self._sizes[number]
+        return self._ends[number - 1] if number else 0
 
     def changed_after(self, revision: int) -> Iterator[int]:
         return (number for number, changed in enumerate(self._changed) if changed > revision)
 
     def room(self, number: int) -> bytes:
-        return b"" if number == len(self._keys) - 1 else comments(-self._used[number] % ROOM)
+        return self._own_room(number) + self._gaps[number]
+
+    def _own_room(self, number: int) -> bytes:
+        # Behind the last one nothing moves.
+        return b"" if number == self.count - 1 else comments(-self._used[number] % ROOM)
 
     def ends(self) -> dict[BlockKey, bytes]:
         """Return what stands behind the last block of each group."""
@@ -323,9 +335,13 @@ class _Groups:
         number = self._number[key]
         self._changed[number] = revision
         self._used[number] += grown
-        if self._used[number] + len(self.room(number)) != self._sizes[number]:
-            self._place()
-            self._changed[number:] = [revision] * (self.count - number)  # what moved is written as well
+        if self._used[number] + len(self._own_room(number)) == self._sizes[number]:
+            return
+        before = self._ends
+        self._place()
+        for other in range(number + 1, self.count):
+            if before[other - 1 : other + 1] != self._ends[other - 1 : other + 1]:
+                self._changed[other] = revision  # what moved is written as well
 
 
 @lru_cache(maxsize=ROOM)

@@ -110,6 +110,18 @@ def test_the_file_is_the_same_as_one_written_whole(home: Path) -> None:
     ]
 
 
+def test_what_outgrows_its_group_seldom_moves_what_is_far_behind(home: Path) -> None:
+    disk = Counting()
+    with closing(FileBoard(home, disk=disk)) as board:
+        for number in (0, 1):  # the first makes room for others, and the second has that in both files
+            board.update(reworded(number * GROUP, "x" * ROOM))
+        board.update(reworded(1, "short"))
+        disk.written = 0
+        board.update(reworded(2 * GROUP, "x" * ROOM))
+        is_whole(board)
+        assert disk.written < (home / "state.yaml").stat().st_size * 3 / 4  # the second stretch stays
+
+
 @pytest.mark.parametrize("kind", SAVES)
 def test_what_a_person_saved_is_taken_and_never_written_over_in_part(home: Path, kind: str) -> None:
     path = home / "state.yaml"
