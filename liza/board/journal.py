@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from liza.board.location import JOURNAL
 from liza.board.protocol import JournalEntry
@@ -348,7 +349,7 @@ def decode_line(line: bytes, before: JournalPosition) -> JournalLine | None:
     total = _chain_sum(before.sum, body)
     if tail != _line_end(total):
         return None
-    fields = json.loads(body + b"}")
+    fields = from_json(body + b"}")
     entry = JournalEntry(
         revision=fields["revision"],
         at=datetime.fromisoformat(fields["at"]),
