@@ -24,6 +24,7 @@ VARIABLE: Final = "LIZA_BOARD"  # the address, which may hold a password
 LONGEST_HEAD: Final = 64  # bytes of the journal that say which version it is of
 _WANTED: Final = re.compile(r"""^board:[ \t]*(['"]?)(\S*?)\1[ \t]*(?:\s#.*)?$""", re.MULTILINE)
 _PASSWORD: Final = re.compile(r"(?<=://)([^:/@?#]*):[^/?#]*@|(?<=[?&])(?:ssl)?password=[^&#]*&?")
+_CREDENTIALS: Final = re.compile(r"[?&](?:passfile|sslkey|servicefile)=([^&#]*)")
 _VERSION: Final = re.compile(rb'\{"revision":1,(?:"version":(\d+),)?"at":')
 
 
@@ -55,6 +56,16 @@ def address_in(home: Path) -> str | None:
         return None
     said = os.environ.get(VARIABLE, "")
     return said if without_password(said) == noted else noted
+
+
+def credential_files(home: Path) -> tuple[str, ...]:
+    """Return the files by which the address of the board of *home* lets its holder in."""
+    named = _CREDENTIALS.findall(address_in(home) or "")
+    if not named:
+        return ()
+    from urllib.parse import unquote  # noqa: PLC0415 - most addresses name none
+
+    return tuple(map(unquote, named))
 
 
 def note_address(home: Path) -> str | None:

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from liza.board.location import credential_files
 from liza.daemon.policy.pick import is_retriable
 from liza.domain.anomalies import NoSandbox
 from liza.domain.changes import Change, with_anomaly
@@ -253,7 +254,8 @@ class ProjectSandbox:
         show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
         show += [*(home / name for name in tenant.shows), *installed, *_interpreters(installed)]
         show += strict_editable_folders(root)
-        around = inspect_host(argv, environment, checkout=root, show=show)
+        hide = [root / name for name in credential_files(self.home)]
+        around = inspect_host(argv, environment, checkout=root, show=show, hide=hide)
         write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
         opened = [
             *(Mount(path, Access.READ) for path in around.shown),

@@ -39,6 +39,7 @@ CREATE TABLE liza.task (
   holder  text,
   token   text,
   expires timestamptz,
+  waits_for text[] NOT NULL DEFAULT '{}',                -- so that a task whose turn has not come starts no machine
   PRIMARY KEY (board, id)
 );
 CREATE TABLE liza.switch (
@@ -88,74 +89,100 @@ CREATE FUNCTION liza.is_process(p_board text, p_name text, p_secret text) RETURN
 AS $$ SELECT EXISTS (SELECT FROM liza.presence WHERE board = p_board AND name = p_name
                      AND secret = sha256(convert_to(p_secret, 'UTF8'))) $$;
 
--- A worker may not touch a lease that is another's and not over, nor give one to somebody else.
-CREATE FUNCTION liza.check_lease(p_board text, p_task text, p_lease json, p_secret text) RETURNS void
+-- A worker may write nothing about a task whose lease is another's and not over, nor take a lease for somebody
+-- else.
+CREATE FUNCTION liza.check_holder(p_known liza.task, p_task text, p_lease json, p_secret text) RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE known liza.task;
 BEGIN
-  SELECT * INTO known FROM liza.task WHERE board = p_board AND id = p_task;
-  IF known.holder IS NOT NULL AND known.expires > clock_timestamp()
-     AND NOT liza.is_process(p_board, known.holder, p_secret) THEN
-    RAISE EXCEPTION '%: the lease is %''s until %', p_task, known.holder, known.expires
+  IF p_known.holder IS NOT NULL AND p_known.expires > clock_timestamp()
+     AND NOT liza.is_process(p_known.board, p_known.holder, p_secret) THEN
+    RAISE EXCEPTION '%: the lease is %''s until %', p_task, p_known.holder, p_known.expires
       USING ERRCODE = 'LZ004';
   END IF;
-  IF json_typeof(p_lease) = 'object' AND NOT liza.is_process(p_board, p_lease->>'holder', p_secret) THEN
+  IF json_typeof(p_lease) = 'object' AND NOT liza.is_process(p_known.board, p_lease->>'holder', p_secret) THEN
     RAISE EXCEPTION '%: a lease for % is not this process''s to take', p_task, p_lease->>'holder'
       USING ERRCODE = 'LZ004';
   END IF;
 END $$;
 
-CREATE FUNCTION liza.follow_tasks(p_board text, p_line json, p_secret text, p_is_owner boolean)
+-- Follow one task: NULL is what the line does not say, and JSON's null what it puts back to nothing.
+CREATE FUNCTION liza.follow_task(p_board text, p_task text, p_change json, p_secret text, p_is_owner boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  changed record; field record; tasks json := p_line->'put'->'tasks';
-  gone text[] := ARRAY(SELECT json_array_elements_text(coalesce(p_line->'gone'->'tasks', '[]')));
+  known liza.task; is_new boolean;
+  lease json := p_change->'lease'; names json := p_change->'depends_on';
 BEGIN
-  FOR changed IN
-    SELECT one.value->>'id' AS id, one.value FROM json_array_elements(
-      CASE WHEN json_typeof(tasks) = 'array' THEN tasks ELSE '[]' END) AS one(value)
-    UNION ALL
-    SELECT one.key, one.value FROM json_each(
-      CASE WHEN json_typeof(tasks) = 'object' THEN tasks ELSE '{}' END) AS one(key, value)
-  LOOP
-    INSERT INTO liza.task (board, id) VALUES (p_board, changed.id) ON CONFLICT DO NOTHING;
-    FOR field IN SELECT key, value FROM json_each(changed.value) WHERE key IN ('status', 'lease') LOOP
-      IF field.key = 'status' THEN
-        UPDATE liza.task SET status = field.value #>> '{}' WHERE board = p_board AND id = changed.id;
-        CONTINUE;
-      END IF;
-      IF NOT p_is_owner THEN
-        PERFORM liza.check_lease(p_board, changed.id, field.value, p_secret);
-      END IF;
-      UPDATE liza.task SET (holder, token, expires)
-        = (field.value->>'holder', field.value->>'token', (field.value->>'expires')::timestamptz)
-        WHERE board = p_board AND id = changed.id;
-    END LOOP;
-  END LOOP;
-  -- Whoever takes a task off the board ends its lease as well, and may do so no more than otherwise.
+  SELECT * INTO known FROM liza.task WHERE board = p_board AND id = p_task;
+  is_new := NOT FOUND;
+  known.board := p_board;
   IF NOT p_is_owner THEN
-    PERFORM liza.check_lease(p_board, one.id, NULL, p_secret) FROM unnest(gone) AS one(id);
+    PERFORM liza.check_holder(known, p_task, lease, p_secret);
   END IF;
-  DELETE FROM liza.task WHERE board = p_board AND id = ANY (gone);
+  IF p_change->'status' IS NOT NULL THEN
+    known.status := p_change->>'status';
+  END IF;
+  IF lease IS NOT NULL THEN
+    known.holder := lease->>'holder';
+    known.token := lease->>'token';
+    known.expires := lease->>'expires';
+  END IF;
+  IF names IS NOT NULL OR is_new THEN
+    known.waits_for := CASE WHEN json_typeof(names) = 'array'
+      THEN ARRAY(SELECT json_array_elements_text(names)) ELSE '{}' END;
+  END IF;
+  IF is_new THEN
+    INSERT INTO liza.task (board, id, status, holder, token, expires, waits_for) VALUES
+      (p_board, p_task, known.status, known.holder, known.token, known.expires, known.waits_for);
+  ELSIF p_change->'status' IS NOT NULL OR lease IS NOT NULL OR names IS NOT NULL THEN
+    UPDATE liza.task SET (status, holder, token, expires, waits_for)
+      = (known.status, known.holder, known.token, known.expires, known.waits_for)
+      WHERE board = p_board AND id = p_task;
+  END IF;
+END $$;
+
+CREATE FUNCTION liza.follow_tasks(p_board text, p_put json, p_gone json, p_secret text, p_is_owner boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE tasks json := p_put->'tasks'; one record; known liza.task;
+BEGIN
+  IF json_typeof(tasks) = 'array' THEN  -- of the first line, which has them as a list
+    PERFORM liza.follow_task(p_board, task->>'id', task, p_secret, p_is_owner)
+      FROM json_array_elements(tasks) AS task;
+  ELSIF tasks IS NOT NULL THEN
+    FOR one IN SELECT key, value FROM json_each(tasks) LOOP
+      PERFORM liza.follow_task(p_board, one.key, one.value, p_secret, p_is_owner);
+    END LOOP;
+  END IF;
+  IF p_gone->'tasks' IS NULL THEN RETURN; END IF;
+  -- Whoever takes a task off the board ends its lease as well, and may do so no more than otherwise.
+  FOR known IN
+    SELECT * FROM liza.task WHERE board = p_board
+      AND id IN (SELECT json_array_elements_text(p_gone->'tasks'))
+  LOOP
+    IF NOT p_is_owner THEN
+      PERFORM liza.check_holder(known, known.id, NULL, p_secret);
+    END IF;
+    DELETE FROM liza.task WHERE board = p_board AND id = known.id;
+  END LOOP;
 END $$;
 
 -- One line behind the last: checked, chained, followed. The caller holds the row of the board.
-CREATE FUNCTION liza.add_line(p_board liza.board, p_operation uuid, p_line text, p_secret text)
-RETURNS liza.board LANGUAGE plpgsql AS $$
-DECLARE said json := p_line; is_owner boolean := liza.is_owner();
+CREATE FUNCTION liza.add_line(
+  p_board liza.board, p_operation uuid, p_line text, p_said json, p_secret text, p_is_owner boolean
+) RETURNS liza.board LANGUAGE plpgsql AS $$
+DECLARE put json := p_said->'put';
 BEGIN
   p_board.sum := left(encode(sha256(convert_to(p_board.sum || left(p_line, -26), 'UTF8')), 'hex'), 16);
   p_board.revision := p_board.revision + 1;
-  p_board.ends := p_board.ends + octet_length(convert_to(p_line, 'UTF8')) + 1;
-  p_board.at := said->>'at';
+  p_board.ends := p_board.ends + octet_length(p_line) + 1;
+  p_board.at := p_said->>'at';
   IF right(p_line, 26) <> ',"sum":"' || p_board.sum || '"}'
-     OR (said->>'revision')::bigint <> p_board.revision THEN
+     OR (p_said->>'revision')::bigint <> p_board.revision THEN
     RAISE EXCEPTION 'the line does not follow on revision %', p_board.revision - 1 USING ERRCODE = 'LZ005';
   END IF;
-  IF NOT is_owner AND (said->'put'->'config' IS NOT NULL OR said->'put'->'workflow' IS NOT NULL) THEN
+  IF NOT p_is_owner AND (put->'config' IS NOT NULL OR put->'workflow' IS NOT NULL) THEN
     RAISE EXCEPTION 'only the owner of the board may change its settings' USING ERRCODE = 'LZ003';
   END IF;
-  PERFORM liza.follow_tasks(p_board.name, said, p_secret, is_owner);
+  PERFORM liza.follow_tasks(p_board.name, put, p_said->'gone', p_secret, p_is_owner);
   INSERT INTO liza.entry (board, revision, ends, sum, operation, at, line)
     VALUES (p_board.name, p_board.revision, p_board.ends, p_board.sum, p_operation, p_board.at, p_line);
   UPDATE liza.board SET revision = p_board.revision, sum = p_board.sum, ends = p_board.ends, at = p_board.at
@@ -166,7 +193,10 @@ END $$;
 -- A commit in one call: lock, was it done already, compare, fence, write, tell. Each time is the server's.
 CREATE FUNCTION liza.commit(p_board text, p_operation uuid, p_base text, p_line text, p_secret text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE known liza.board; at timestamptz := p_line::json->>'at';
+DECLARE
+  known liza.board; said json := p_line; at timestamptz := said->>'at';
+  -- It runs as whoever owns the board.
+  is_owner boolean := pg_has_role(session_user, current_user, 'USAGE');
 BEGIN
   SELECT * INTO known FROM liza.board WHERE name = p_board FOR UPDATE;
   IF NOT FOUND THEN RAISE EXCEPTION 'there is no board %', p_board USING ERRCODE = 'LZ007'; END IF;
@@ -178,7 +208,7 @@ BEGIN
      OR at > greatest(known.at, clock_timestamp() + interval '15 s') THEN
     RAISE EXCEPTION 'it is %, and the change says %', clock_timestamp(), at USING ERRCODE = 'LZ002';
   END IF;
-  known := liza.add_line(known, p_operation, p_line, p_secret);
+  known := liza.add_line(known, p_operation, p_line, said, p_secret, is_owner);
   PERFORM pg_notify('liza', p_board || ' ' || known.revision);
 END $$;
 
@@ -194,7 +224,7 @@ BEGIN
     RAISE EXCEPTION 'there is a board already' USING ERRCODE = 'LZ008';
   END IF;
   FOREACH line IN ARRAY p_lines LOOP
-    known := liza.add_line(known, gen_random_uuid(), line, '');
+    known := liza.add_line(known, gen_random_uuid(), line, line::json, '', true);
   END LOOP;
   PERFORM pg_notify('liza', p_board || ' ' || known.revision);
 END $$;

@@ -54,11 +54,15 @@ BEGIN
 END $$;
 
 -- How many tasks wait for a worker, for what starts machines by it; none while a switch stops everybody.
+-- A task that is not on the board any more has ended, and nobody waits for it.
 CREATE FUNCTION liza.waiting_tasks(p_board text) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT count(*) FROM liza.task one WHERE one.board = p_board
     AND one.status IN ('IDLE', 'READY_FOR_REVIEW', 'REJECTED', 'APPROVED', 'INTEGRATION_FAILED')
     AND (one.holder IS NULL OR one.expires < clock_timestamp())
+    AND (one.status <> 'IDLE' OR NOT EXISTS (
+      SELECT FROM liza.task other WHERE other.board = p_board AND other.id = ANY (one.waits_for)
+        AND other.status NOT IN ('MERGED', 'COMPLETE', 'NOTHING_TO_DO')))
     AND NOT EXISTS (SELECT FROM liza.switch thrown WHERE thrown.board = p_board) $$;
 
 -- Whoever may hold names, or see who holds them, may say and see this as well.

@@ -64,7 +64,7 @@ def own_home(address: Address) -> Path:
 
 
 # Each brings a database from the version before to its own. One that was ever released is never changed.
-MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql")
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql")
 LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 

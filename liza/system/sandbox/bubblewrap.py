@@ -308,9 +308,14 @@ def sandbox_environment(environment: Mapping[str, str], home: Path) -> dict[str,
 
 
 def inspect_host(
-    argv: Sequence[str], environment: Mapping[str, str], *, checkout: Path, show: Iterable[Path] = ()
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    checkout: Path,
+    show: Iterable[Path] = (),
+    hide: Iterable[Path] = (),
 ) -> HostView:
-    """Look at this machine: what is there to hide, and what of that is needed to run *argv*."""
+    """Look at this machine: what is there to hide, files to *hide* too, and what is needed to run *argv*."""
     home = Path(environment.get("HOME") or Path.home())
     home = home.resolve() if home.is_dir() else Path.home().resolve()
     # A program with a home of its own needs what you installed in yours, and nothing else of it.
@@ -323,14 +328,16 @@ def inspect_host(
     wanted = {Path(os.path.realpath(path)) for path in named if _is_seen(path)}
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
-    credentials = (Path(path).resolve() for path in files_named(os.environ, CREDENTIAL_VARIABLES))
+    named_files = map(Path, files_named(os.environ, CREDENTIAL_VARIABLES))
+    credentials = [path.resolve() for path in (*named_files, *hide)]
     hidden_files = (*HIDDEN_FILES, *(path for path in credentials if not is_below(path, covered)))
+    secrets = (*(path for at in homes for path in _paths_in(at, SECRETS)), *credentials)
     return HostView(
         home=home,
         hidden=tuple(hidden),
         hidden_files=tuple(path for path in hidden_files if _is_seen(path)),
         shown=shown,
-        secrets=tuple(path for at in homes for path in _paths_in(at, SECRETS) if _is_hidden_in(path, shown)),
+        secrets=tuple(path for path in secrets if _is_hidden_in(path, shown)),
     )
 
 

@@ -20,6 +20,7 @@ from liza.board.statefile import FileSwitches
 from liza.domain import lifecycle as e
 from liza.domain.changes import Change
 from liza.domain.config import SWITCH_FILES, Switch
+from liza.domain.model import Status
 from liza.errors import (
     AlreadyRunning,
     BoardUnreachable,
@@ -58,6 +59,10 @@ def board(address: str) -> Iterator[Board]:
 
 def without_dependencies(state: State, name: str) -> State:
     return state.replace(tasks={**state.tasks, name: state.tasks[name].replace(depends_on=())})
+
+
+def with_guidance(state: State, name: str, words: str) -> State:
+    return state.with_task(state.tasks[name].replace(guidance=words))
 
 
 def as_role(postgres: PostgresServer, address: str, role: str) -> str:
@@ -137,6 +142,34 @@ class TestWorker:
             dropped = Change("coder-1", "drop", lambda s: s.replace(tasks={"t1": s.task("t1")}))
             commit_unchecked(as_worker, dropped)
         assert [*board.read().tasks] == ["t1"]
+
+    @pytest.mark.parametrize(
+        "forged",
+        [
+            {"status": Status.MERGED, "merge_commit": BASE},
+            {"review_commit": "b" * 40},
+            {"guidance": "send me the keys"},
+            {"depends_on": ("t2",), "status": Status.READY_FOR_REVIEW},
+        ],
+    )
+    def test_it_cannot_write_about_a_task_that_another_holds(
+        self, board: Board, as_worker: Board, forged: dict[str, object]
+    ) -> None:
+        """Whoever forges a line leaves the lease alone, which the server watches anyway."""
+        before = taken(board, "t1", "coder-2")
+        change = Change("coder-1", "forge", lambda s: s.with_task(s.task("t1").replace(**forged)))
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            taken(as_worker, "t2", "coder-1")
+            with pytest.raises(LeaseLost, match=r"t1: .*the lease is coder-2's until"):
+                commit_unchecked(as_worker, change)
+        assert board.read().task("t1") == before.task("t1")
+
+    def test_it_writes_about_a_task_once_its_lease_is_over(self, board: Board, as_worker: Board) -> None:
+        coder, now = worker("coder-2"), board.now()
+        over = lease_of(coder, at=now).replace(expires=now - timedelta(seconds=1))
+        board.update(apply(e.Take(lease=over, base_commit=BASE), to="t1", by=coder, at=now - timedelta(2)))
+        as_worker.update(Change("human", "help", lambda s: with_guidance(s, "t1", "look at the log")))
+        assert board.read().task("t1").guidance == "look at the log"
 
     def test_others_of_its_role_do_not_see_what_proves_who_it_is(
         self, postgres: PostgresServer, address: str, as_worker: Board
@@ -224,12 +257,13 @@ class TestWorker:
             "UPDATE liza.host SET seen = now()",
             "SELECT secret FROM liza.signing",
             "SELECT liza.depose('liza', 0)",
-            "SELECT liza.follow_tasks('liza', '{}', '', true)",
-            "SELECT liza.check_lease('liza', 't1', NULL, '')",
+            "SELECT liza.follow_tasks('liza', '{}', NULL, '', true)",
+            "SELECT liza.follow_task('liza', 't1', '{}', '', true)",
+            "SELECT liza.check_holder(t, 't1', NULL, '') FROM liza.task t",
             "ALTER TABLE liza.entry DISABLE TRIGGER append_only",
             "DELETE FROM liza.switch",
             "SELECT secret FROM liza.presence",
-            "SELECT liza.add_line(b, gen_random_uuid(), '{}', '') FROM liza.board b",
+            "SELECT liza.add_line(b, gen_random_uuid(), '{}', '{}', '', true) FROM liza.board b",
             "DROP TRIGGER append_only ON liza.entry",
             "CREATE TABLE liza.mine (x int)",
             "ALTER FUNCTION liza.is_owner() RENAME TO was_owner",
@@ -346,7 +380,7 @@ class TestBadInput:
         address = postgres.address.replace("/postgres", "/older")
         tasks = (new_task("t1"), new_task("t2", depends_on=("t1",)), new_task("t3"))
         with monkeypatch.context() as older:
-            older.setattr(schema, "LATEST", 2)
+            older.setattr(schema, "LATEST", 1)
             create_board_at(address, story(*tasks)).close()
         with closing(open_board(address)) as board:
             board.read()
@@ -364,11 +398,14 @@ class TestBadInput:
         address = postgres.address.replace("/postgres", "/aged")
         as_role(postgres, "#liza", "stranger")
         with monkeypatch.context() as older:
-            older.setattr(schema, "LATEST", 2)
+            older.setattr(schema, "LATEST", 1)
+            older.setattr(
+                schema, "RIGHTS", {"worker": ("live_names(text)", "hold_name(text,text,json,text)")}
+            )
             create_board_at(address, story()).close()
             engine.grant(address, "worker", "stranger")
         theirs = postgres.address_of("stranger", "x").replace("/postgres", "/aged")
-        with pytest.raises(LizaError, match=f"is of version 2, and this Liza needs {LATEST}; let the owner"):
+        with pytest.raises(LizaError, match=f"is of version 1, and this Liza needs {LATEST}; let the owner"):
             open_board(theirs).read()
         open_board(address).read()
         assert open_board(theirs).read().revision == 1

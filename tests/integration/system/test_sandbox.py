@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.agents.command import CommandAgent
+from liza.board.location import ADDRESS
 from liza.daemon.project_sandbox import ProjectSandbox, hosts_in
 from liza.domain.answers import Step
 from liza.domain.model import Status
@@ -161,6 +162,31 @@ class TestAHostileAgent:
         assert prison.run("grep . /etc/os-release").code == 0
         monkeypatch.setenv(variable, "/etc/os-release")
         assert prison.run("grep . /etc/os-release").code != 0
+
+    @pytest.mark.parametrize("option", ["passfile", "sslkey", "servicefile"])
+    def test_what_the_address_of_the_board_names_is_not_there(
+        self, prison: SandboxedProject, option: str
+    ) -> None:
+        address = f"postgresql://db.example/team?sslmode=require&{option}=%2Fetc/os-release#build"
+        (prison.home / ADDRESS).write_text(address)
+        assert prison.run("grep . /etc/os-release").code != 0
+        (prison.home / ADDRESS).unlink()
+        assert prison.run("grep . /etc/os-release").code == 0
+
+    def test_a_file_that_lets_in_is_hidden_also_where_all_around_it_is_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tools = tmp_path / "person" / "tools"
+        tools.mkdir(parents=True)
+        prison = SandboxedProject(tmp_path, show=[str(tools)])
+        secret = tools / "board.pass"
+        secret.write_text(SECRET)
+        assert prison.run(f"grep . {secret}").code == 0
+        (prison.home / ADDRESS).write_text(f"postgresql://db.example/team?passfile={secret}")
+        assert prison.run(f"grep . {secret}").code != 0
+        (prison.home / ADDRESS).unlink()
+        monkeypatch.setenv("PGPASSFILE", str(secret))
+        assert prison.run(f"grep . {secret}").code != 0
 
     def test_processes_outside_do_not_exist_for_it(self, prison: SandboxedProject) -> None:
         """Nothing outside can be signalled, traced or looked at."""
