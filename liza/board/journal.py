@@ -31,7 +31,7 @@ from pydantic_core import from_json
 from liza.board.location import JOURNAL
 from liza.board.protocol import JournalEntry
 from liza.domain.model import KEYED_SECTIONS, PLAIN_SECTIONS, SHOWN_EVENTS, HistoryEntry, State, Status, Task
-from liza.domain.record import Record, changed_names, note_step, noted_changes, records_by_id, with_records
+from liza.domain.record import PagedRecords, Record, changed_names, records_by_id, with_records
 from liza.domain.version import VERSION
 from liza.errors import READ_ONLY, DiskTrouble, InvalidBoard, JournalDamaged, Violation
 from liza.system.files import LockFile, link_new
@@ -598,9 +598,8 @@ def _compare(
     before: Mapping[str, Record], after: Mapping[str, Record]
 ) -> tuple[Mapping[str, Record], tuple[str, ...]]:
     """Return *after* in the order of a replay (records of *before* first), and the names that changed."""
-    noted = noted_changes(before, after)
-    if noted is not None and len(before) == len(after) and all(name in before for name in noted):
-        return after, noted
+    if isinstance(after, PagedRecords) and after.has_names_of(before):
+        return after, changed_names(before, after)
     names = list(after)
     if names == list(before):  # at the speed of C
         return after, changed_names(before, after)
@@ -781,32 +780,26 @@ class _Section:
 
     def __init__(self, kind: type[Record], records: Mapping[str, Record]) -> None:
         self._kind = kind
-        self._before = records
-        self._has_removed = False
-        # A proxy copies its dict at the speed of C.
-        self._records: dict[str, Any] = (
-            records.copy() if isinstance(records, MappingProxyType) else {**records}
-        )
+        self._records = records
         self._changes: dict[str, JsonRecord] = {}  # of each record that is to be rebuilt, by its keys
 
     def put(self, changed: JsonRecord) -> None:
         for name, fields in changed.items():
-            self._records.setdefault(name, None)  # what is new keeps its place
             put_fields(self._changes.setdefault(name, {}), fields)
 
     def remove(self, names: Iterable[str]) -> None:
-        self._has_removed = True
-        for name in names:
-            self._records.pop(name, None)
-            self._changes.pop(name, None)
+        gone = {*names}
+        kept = {name: record for name, record in self.rebuild().items() if name not in gone}
+        self._records, self._changes = MappingProxyType(kept), {}
 
     def rebuild(self) -> Mapping[str, Record]:
-        for name, changes in self._changes.items():
-            self._records[name] = _with_fields(self._kind, self._records[name], changes)
-        made = MappingProxyType(self._records)
-        if not self._has_removed:
-            note_step(self._before, made, self._changes)
-        return made
+        """Return the section as it is now; what is new stands last, in the order of the journal."""
+        known = self._records
+        fresh = {
+            name: _with_fields(self._kind, known.get(name), changes)
+            for name, changes in self._changes.items()
+        }
+        return with_records(known, fresh) if fresh else known
 
 
 def put_fields(known: JsonRecord, fields: JsonRecord) -> None:

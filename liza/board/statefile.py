@@ -13,7 +13,6 @@ import stat
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import accumulate
-from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.journal import (
@@ -167,7 +166,6 @@ class StateDocument:
     def __init__(self, state: State) -> None:
         self._state = state
         self._groups: _Groups | None = None  # None: small, or not laid out since blocks came or went
-        self._parts: dict[BlockKey, _Parts] = {}  # of what changed once
         self._stale: dict[BlockKey, JsonRecord] = {}  # blocks to be made anew, with the fields that changed
         self._blocks: dict[str, dict[str, bytes]] = {}
         for section in SECTIONS:
@@ -200,7 +198,6 @@ class StateDocument:
     def _remove(self, section: str, name: str) -> None:
         self._groups = None
         self._blocks[section].pop(name, None)
-        self._parts.pop((section, name), None)
         self._stale.pop((section, name), None)
 
     def _freshen(self) -> None:
@@ -209,8 +206,9 @@ class StateDocument:
         groups, self._groups = self._groups, None
         for (section, name), changes in self._stale.items():
             value = getattr(self._state, section)
-            fresh = self._splice(section, value[name], changes) if name else _section_bytes(section, value)
-            before, self._blocks[section][name] = self._blocks[section][name], fresh
+            before = self._blocks[section][name]
+            fresh = _splice(before, value[name], changes) if name else _section_bytes(section, value)
+            self._blocks[section][name] = fresh
             if groups:
                 groups.follow((section, name), len(fresh) - len(before), self._state.revision)
         self._stale.clear()
@@ -233,15 +231,6 @@ class StateDocument:
         if name != _HEAD:
             return self._blocks[section][name]
         return f"{section}:\n".encode() if self._blocks[section] else f"{section}: []\n".encode()
-
-    def _splice(self, section: str, record: Record, changes: JsonRecord) -> bytes:
-        """Return the text of *record*, made of that before it where nothing changed."""
-        key = section, record.__dict__["id"]
-        if (parts := self._parts.get(key)) is None:
-            parts = self._parts[key] = _Parts(record)
-        else:
-            parts.follow(record, changes)
-        return parts.bytes()
 
     def _head(self, stamp: str) -> bytes:
         revision = self._state.revision
@@ -300,7 +289,8 @@ class _Groups:
             self._gaps[begin + STRETCH - 1] = comments(
                 -sum(self._sizes[begin : begin + STRETCH]) % STRETCH_ROOM
             )
-        self._ends = list(accumulate(map(add, self._sizes, map(len, self._gaps))))
+        whole = (size + len(gap) for size, gap in zip(self._sizes, self._gaps, strict=True))
+        self._ends = list(accumulate(whole))
 
     @property
     def count(self) -> int:
@@ -316,8 +306,8 @@ class _Groups:
     def start(self, number: int) -> int:
         return self._ends[number - 1] if number else 0
 
-    def changed_after(self, revision: int) -> Iterator[int]:
-        return (number for number, changed in enumerate(self._changed) if changed > revision)
+    def changed_after(self, revision: int) -> list[int]:
+        return [number for number, changed in enumerate(self._changed) if changed > revision]
 
     def room(self, number: int) -> bytes:
         return self._own_room(number) + self._gaps[number]
@@ -357,37 +347,42 @@ def comments(size: int) -> bytes:
     return b"".join(b"#%s\n" % (b"-" * (width - 2)) for width in widths)
 
 
-class _Parts:
-    """The text of one record, field by field."""
+# Between two fields of a record, and two entries of its history: what is in one of them stands further in.
+_FIELDS: Final = "\n  "
+_NEXT_FIELD: Final = re.compile(r"\n  (?=[^ -])")
+_ENTRIES: Final = "\n  - "
 
-    def __init__(self, record: Record) -> None:
-        self._texts = dict.fromkeys(json_names(type(record)), "")
-        # How many events the record had, and the texts of those that are shown. One value, set at once.
-        self._past: tuple[int, list[str]] = (0, [])
-        self.follow(record, record.to_json())
 
-    def follow(self, record: Record, changes: JsonRecord) -> None:
-        """Take in *changes* of the fields, as the journal has them, after which the record is *record*.
+def _splice(block: bytes, record: Record, changes: JsonRecord) -> bytes:
+    """Return the text of *record*, made of that before it and of *changes* as the journal has them.
 
-        Doing so again, because something interrupted it, comes to the same.
-        """
-        for key, value in changes.items():
-            if key != "history":
-                self._texts[key] = "" if value is None else field_text(key, value)
-        if added := changes.get("history"):
-            self._follow_history(record.__dict__["history"], record.__dict__["history_earlier"], added)
+    To do so again, because something interrupted it, comes to the same.
+    """
+    if not block:
+        return _item_bytes(record)
+    fields = {field.partition(":")[0]: field for field in _NEXT_FIELD.split(block[2:-1].decode())}
+    for key, value in changes.items():
+        if value is None:
+            fields.pop(key, None)
+        elif key != "history":
+            fields[key] = field_text(key, value)[2:-1]
+    if added := changes.get("history"):
+        _splice_history(fields, record.__dict__["history"], record.__dict__["history_earlier"], added)
+    shown = [fields[key] for key in json_names(type(record)) if key in fields]
+    return f"- {_FIELDS.join(shown)}\n".encode()
 
-    def _follow_history(self, shown: Sequence[HistoryEntry], earlier: int, added: list[JsonRecord]) -> None:
-        known, past = self._past
-        count = earlier + len(shown)
-        fresh = added[len(added) - min(count - known, len(shown)) :]
-        past = [*past, *map(nested_item_text, fresh)][-len(shown) :]
-        self._past = count, past
-        self._texts["history_earlier"] = field_text("history_earlier", earlier) if earlier else ""
-        self._texts["history"] = "".join(["  history:\n", *past])
 
-    def bytes(self) -> bytes:
-        return f"- {''.join(self._texts.values()).removeprefix('  ')}".encode()
+def _splice_history(
+    fields: dict[str, str], shown: Sequence[HistoryEntry], earlier: int, added: list[JsonRecord]
+) -> None:
+    """Put what is new of *added* behind the history in *fields*, and drop what is not *shown*."""
+    past = fields.get("history", "").split(_ENTRIES)[1:]
+    known = int(fields.get("history_earlier", ": 0").partition(": ")[2]) + len(past)
+    fresh = min(earlier + len(shown) - known, len(shown))
+    past += [nested_item_text(entry)[4:-1] for entry in added[len(added) - fresh :]]
+    fields["history"] = _ENTRIES.join(["history:", *past[-len(shown) :]])
+    if earlier:
+        fields["history_earlier"] = f"history_earlier: {earlier}"
 
 
 def render_state(state: State, stamp: str) -> bytes:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import is_not
 from types import MappingProxyType, NoneType
 from typing import (
     Annotated,
     Any,
     Final,
-    NamedTuple,
     Self,
     TypeAlias,
     TypeVar,
@@ -198,47 +197,101 @@ def with_record(mapping: Mapping[str, _R], record: _R) -> Mapping[str, _R]:
 
 def with_records(mapping: Mapping[str, _R], changed: Mapping[str, _R]) -> Mapping[str, _R]:
     """Return *mapping* with *changed* put over it; what is new comes last."""
+    if len(mapping) >= MANY:
+        known = mapping if isinstance(mapping, PagedRecords) else PagedRecords(mapping)
+        return known.replace(changed)
     # A proxy copies its dict at the speed of C; unpacking it would go through Python's mapping protocol.
-    known = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
-    known.update(changed)
-    made = MappingProxyType(known)
-    note_step(mapping, made, changed)
-    return made
+    records = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
+    records.update(changed)
+    return MappingProxyType(records)
 
 
-class _Step(NamedTuple):
-    """One mapping that was made of another by putting records over it."""
-
-    before: Mapping[str, object]
-    after: Mapping[str, object]
-    names: tuple[str, ...]
+MANY: Final = 512  # records whose mapping is no longer copied for each change
+PAGE: Final = 64  # records that are copied instead, with one reference to each other page
 
 
-KEPT_STEPS: Final = 4  # an update makes few, and asks for what changed right after
-_latest_steps: tuple[_Step, ...] = ()
+class PagedRecords(Mapping[str, _R]):
+    """Many records by their ids, read-only; with one of them changed it shares all other pages.
 
-
-def note_step(before: Mapping[str, object], after: Mapping[str, object], names: Iterable[str]) -> None:
-    """Remember for a moment that *after* is *before* with *names* put over it, new ones last."""
-    global _latest_steps  # noqa: PLW0603 - one value, set at once
-    _latest_steps = (*_latest_steps[1 - KEPT_STEPS :], _Step(before, after, tuple(names)))
-
-
-def noted_changes(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...] | None:
-    """Return the names of what *after* has anew or changed, in the order of what is new.
-
-    None where nobody noted the steps between the two. To find them by comparing takes a large board longer
-    than all else that an update does.
+    To copy ten thousand references, and to compare them for what changed, would take longer than all else
+    that an update does.
     """
-    names: list[str] = []
-    now = after
-    for step in reversed(_latest_steps):
-        if step.after is now:
-            names[:0] = step.names
-            now = step.before
-        if now is before:
-            return tuple(name for name in dict.fromkeys(names) if before.get(name) is not after[name])
-    return None
+
+    __slots__ = ("_names", "_pages", "_places")
+
+    def __init__(self, records: Mapping[str, _R]) -> None:
+        all_records = [*records.values()]
+        self._names = [*records]
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._pages = [all_records[begin : begin + PAGE] for begin in range(0, len(all_records), PAGE)]
+
+    def __getitem__(self, name: str) -> _R:
+        page, place = divmod(self._places[name], PAGE)
+        return self._pages[page][place]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def values(self) -> ValuesView[_R]:
+        return _PagedValues(self)
+
+    def items(self) -> ItemsView[str, _R]:
+        return _PagedItems(self)
+
+    def records(self) -> Iterator[_R]:
+        """Yield all records in order, at the speed of C."""
+        return chain.from_iterable(self._pages)
+
+    def replace(self, changed: Mapping[str, _R]) -> PagedRecords[_R]:
+        """Return a mapping with *changed* put over this one; what is new comes last."""
+        if not all(name in self._places for name in changed):
+            return PagedRecords({**dict(self.items()), **changed})
+        pages = self._pages.copy()
+        for name, record in changed.items():
+            page, place = divmod(self._places[name], PAGE)
+            if pages[page] is self._pages[page]:
+                pages[page] = pages[page].copy()
+            pages[page][place] = record
+        return self._with_pages(pages)
+
+    def _with_pages(self, pages: list[list[_R]]) -> PagedRecords[_R]:
+        made: PagedRecords[_R] = PagedRecords.__new__(PagedRecords)
+        made._names, made._places, made._pages = self._names, self._places, pages
+        return made
+
+    def has_names_of(self, other: Mapping[str, object]) -> bool:
+        """Return whether *other* was made by changes of the same records as this, and none came in."""
+        return isinstance(other, PagedRecords) and self._is_with(other)
+
+    def _is_with(self, other: PagedRecords[Any]) -> bool:
+        return self._names is other._names
+
+    def changed_since(self, before: PagedRecords[_R]) -> Iterator[str]:
+        """Yield the names under which *before*, which has the same names, has other records."""
+        for number, (old, new) in enumerate(zip(before._pages, self._pages, strict=True)):
+            if old is not new:
+                names = self._names[number * PAGE : (number + 1) * PAGE]
+                yield from compress(names, map(is_not, new, old))
+
+
+class _PagedValues(ValuesView[_R]):
+    _mapping: PagedRecords[_R]
+
+    def __iter__(self) -> Iterator[_R]:
+        return self._mapping.records()
+
+
+class _PagedItems(ItemsView[str, _R]):
+    _mapping: PagedRecords[_R]
+
+    def __iter__(self) -> Iterator[tuple[str, _R]]:
+        return zip(self._mapping, self._mapping.records(), strict=True)
 
 
 def changed_names(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
@@ -248,8 +301,8 @@ def changed_names(before: Mapping[str, object], after: Mapping[str, object]) -> 
     """
     if before is after:
         return ()
-    if (noted := noted_changes(before, after)) is not None:
-        return noted
+    if isinstance(after, PagedRecords) and isinstance(before, PagedRecords) and after.has_names_of(before):
+        return tuple(after.changed_since(before))
     changed = compress(after, map(is_not, after.values(), before.values()))
     return (*changed, *islice(after, len(before), None))
 
