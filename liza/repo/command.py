@@ -635,3 +635,38 @@ def walk_tree(common: Path, tree: str) -> dict[str, tuple[str, str]]:
         else:
             found[inside + entry.name] = (entry.mode, entry.object)
     return found
+
+
+def tree_differences(common: Path, old: str, new: str) -> dict[str, tuple[str, str] | None]:
+    """Return mode and hash of every path that the tree *new* has otherwise than *old*; None where it is gone.
+
+    Equal folders are not looked into. Raise ValueError for a tree that has a name twice.
+    """
+    found: dict[str, tuple[str, str] | None] = {}
+    waiting: list[tuple[str, str | None, str | None]] = [("", old, new)]
+    while waiting:
+        inside, old_folder, new_folder = waiting.pop()
+        before, after = _by_name(common, old_folder), _by_name(common, new_folder)
+        for name in before.keys() | after.keys():
+            was, now = before.get(name), after.get(name)
+            if was == now:
+                continue
+            if was is not None and was.mode != TREE_MODE:
+                found[inside + name] = None
+            if now is not None and now.mode != TREE_MODE:
+                found[inside + name] = (now.mode, now.object)
+            if TREE_MODE in (was and was.mode, now and now.mode):
+                waiting.append((f"{inside}{name}/", _folder_of(was), _folder_of(now)))
+    return found
+
+
+def _folder_of(entry: TreeEntry | None) -> str | None:
+    return entry.object if entry and entry.mode == TREE_MODE else None
+
+
+def _by_name(common: Path, tree: str | None) -> dict[str, TreeEntry]:
+    entries = read_trees(common, [tree])[tree] if tree else ()
+    named = {entry.name: entry for entry in entries}
+    if len(named) != len(entries):
+        raise ValueError(tree)
+    return named
