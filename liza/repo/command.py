@@ -345,6 +345,7 @@ MOST_OPEN: Final = 4  # processes that stay; whoever has more repositories than 
 _READ: Final = ("cat-file", "--batch-command")
 _WRITE_TREE: Final = ("mktree", "-z", "--batch")
 _WRITE_COMMIT: Final = ("hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths")
+_WRITE_BLOB: Final = ("hash-object", "-t", "blob", "-w", "--no-filters", "--stdin-paths")
 MOST_TREES: Final = 1 << 14  # that are kept; a tree has some twenty entries
 NEAR: Final = 64  # commits that are looked at one by one; git itself is quicker with more
 _FACTS: Final = 3  # words of an answer: name, type, size; one about what is missing has others
@@ -562,8 +563,17 @@ def write_tree(common: Path, entries: Iterable[TreeEntry]) -> str:
     return _with_process(common, _WRITE_TREE, act)
 
 
+def write_blob(common: Path, content: bytes) -> str:
+    """Write the blob that is just *content*, and return its hash."""
+    return _write_object(common, _WRITE_BLOB, content)
+
+
 def write_commit(common: Path, content: bytes) -> str:
     """Write the commit that is just *content*, and return its hash; git refuses what is none."""
+    return _write_object(common, _WRITE_COMMIT, content)
+
+
+def _write_object(common: Path, words: tuple[str, ...], content: bytes) -> str:
     with NamedTemporaryFile(prefix="liza-") as file:
         file.write(content)
         file.flush()
@@ -572,7 +582,7 @@ def write_commit(common: Path, content: bytes) -> str:
             process.send(f"{file.name}\n".encode())
             return decode_git(process.line())
 
-        return _with_process(common, _WRITE_COMMIT, act)
+        return _with_process(common, words, act)
 
 
 def _type_of(entry: TreeEntry) -> str:

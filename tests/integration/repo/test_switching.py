@@ -11,7 +11,7 @@ import pytest
 from liza.errors import GitFailed
 from liza.repo.index import cached_index, read_index
 from liza.repo.pool import refill, scratch_tree
-from liza.repo.repository import TreeItem, write_tree_with
+from liza.repo.repository import TreeItem, list_tree, write_tree_with
 from tests.support.repos import Hand, Home, snapshot
 
 WIDTH = 20  # bytes of a hash
@@ -157,6 +157,20 @@ class TestSwitching:
             assert not (path.parent / "config").exists()
             refill(home.worktrees, path, home.base)
             assert snapshot(path).keys() == {"a.txt", "src", "src/b.py", ".gitignore"}
+
+
+class TestListing:
+    def test_a_tree_is_listed_as_git_lists_it(self, home: Home) -> None:
+        """In its order, whatever was listed before."""
+        chance = random.Random(7)
+        for _ in range(20):
+            commit = commit_some(home, chance)
+            lines = home.git("-c", "core.quotePath=false", "ls-tree", "-r", commit).splitlines()
+            theirs = [
+                (path, *facts.split()[::2]) for facts, _, path in (line.partition("\t") for line in lines)
+            ]
+            ours = [(path, *item) for path, item in list_tree(home.repository, commit).items()]
+            assert ours == theirs
 
 
 class TestTheIndex:
