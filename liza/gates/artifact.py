@@ -244,14 +244,15 @@ def _problems_in_history(context: GateContext, largest: int) -> Iterator[Feedbac
 
 
 def _name_collisions(context: GateContext, entries: list[DiffEntry]) -> Iterator[Feedback]:
-    new = [entry.path for entry in entries if entry.is_new]
+    new = {entry.path: _case_folded(entry.path) for entry in entries if entry.is_new}
     if not new:
         return
-    by_name: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {folded: [] for folded in new.values()}
     for path in context.head_files:
-        by_name.setdefault(_case_folded(path), []).append(path)
-    for path in new:
-        others = [other for other in by_name[_case_folded(path)] if other != path]
+        if (folded := _case_folded(path)) in by_name:
+            by_name[folded].append(path)
+    for path, folded in new.items():
+        others = [other for other in by_name[folded] if other != path]
         if others:
             other = escape_unprintable(others[0])
             message = f"on some systems this is the same file as {other}; choose another name"
@@ -259,7 +260,7 @@ def _name_collisions(context: GateContext, entries: list[DiffEntry]) -> Iterator
 
 
 def _case_folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def judge_tests(context: GateContext) -> Finding:

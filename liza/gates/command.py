@@ -67,6 +67,7 @@ from liza.gates.files import (
     word_set,
 )
 from liza.gates.scan import forbidden_command_in
+from liza.repo.command import write_blob
 from liza.repo.repository import EXECUTABLE, DiffEntry, TreeItem, blob_contents, blob_sizes, write_tree_with
 from liza.system.files import parse_python
 from liza.system.run_control import RunEnding
@@ -168,7 +169,7 @@ def _test_files(context: GateContext) -> dict[str, str]:
 
 
 def _write_blob(context: GateContext, text: str) -> str:
-    return context.repository.git("hash-object", "-w", "--stdin", stdin=text.encode())
+    return write_blob(context.repository.common, text.encode())
 
 
 def _shell_words(line: str) -> list[str]:

@@ -174,7 +174,8 @@ SENSITIVE: Final = re.compile(
 
 
 def suffix_of(path: str) -> str:
-    return path.rsplit("/", 1)[-1].rpartition(".")[2].lower() if "." in path.rsplit("/", 1)[-1][1:] else ""
+    before, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return suffix.lower() if before and dot else ""
 
 
 def is_generated(path: str) -> bool:

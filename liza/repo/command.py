@@ -345,6 +345,7 @@ MOST_OPEN: Final = 4  # processes that stay; whoever has more repositories than 
 _READ: Final = ("cat-file", "--batch-command")
 _WRITE_TREE: Final = ("mktree", "-z", "--batch")
 _WRITE_COMMIT: Final = ("hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths")
+_WRITE_BLOB: Final = ("hash-object", "-t", "blob", "-w", "--no-filters", "--stdin-paths")
 MOST_TREES: Final = 1 << 14  # that are kept; a tree has some twenty entries
 NEAR: Final = 64  # commits that are looked at one by one; git itself is quicker with more
 _FACTS: Final = 3  # words of an answer: name, type, size; one about what is missing has others
@@ -562,8 +563,17 @@ def write_tree(common: Path, entries: Iterable[TreeEntry]) -> str:
     return _with_process(common, _WRITE_TREE, act)
 
 
+def write_blob(common: Path, content: bytes) -> str:
+    """Write the blob that is just *content*, and return its hash."""
+    return _write_object(common, _WRITE_BLOB, content)
+
+
 def write_commit(common: Path, content: bytes) -> str:
     """Write the commit that is just *content*, and return its hash; git refuses what is none."""
+    return _write_object(common, _WRITE_COMMIT, content)
+
+
+def _write_object(common: Path, words: tuple[str, ...], content: bytes) -> str:
     with NamedTemporaryFile(prefix="liza-") as file:
         file.write(content)
         file.flush()
@@ -572,7 +582,7 @@ def write_commit(common: Path, content: bytes) -> str:
             process.send(f"{file.name}\n".encode())
             return decode_git(process.line())
 
-        return _with_process(common, _WRITE_COMMIT, act)
+        return _with_process(common, words, act)
 
 
 def _type_of(entry: TreeEntry) -> str:
@@ -635,3 +645,38 @@ def walk_tree(common: Path, tree: str) -> dict[str, tuple[str, str]]:
         else:
             found[inside + entry.name] = (entry.mode, entry.object)
     return found
+
+
+def tree_differences(common: Path, old: str, new: str) -> dict[str, tuple[str, str] | None]:
+    """Return mode and hash of every path that the tree *new* has otherwise than *old*; None where it is gone.
+
+    Equal folders are not looked into. Raise ValueError for a tree that has a name twice.
+    """
+    found: dict[str, tuple[str, str] | None] = {}
+    waiting: list[tuple[str, str | None, str | None]] = [("", old, new)]
+    while waiting:
+        inside, old_folder, new_folder = waiting.pop()
+        before, after = _by_name(common, old_folder), _by_name(common, new_folder)
+        for name in before.keys() | after.keys():
+            was, now = before.get(name), after.get(name)
+            if was == now:
+                continue
+            if was is not None and was.mode != TREE_MODE:
+                found[inside + name] = None
+            if now is not None and now.mode != TREE_MODE:
+                found[inside + name] = (now.mode, now.object)
+            if TREE_MODE in (was and was.mode, now and now.mode):
+                waiting.append((f"{inside}{name}/", _folder_of(was), _folder_of(now)))
+    return found
+
+
+def _folder_of(entry: TreeEntry | None) -> str | None:
+    return entry.object if entry and entry.mode == TREE_MODE else None
+
+
+def _by_name(common: Path, tree: str | None) -> dict[str, TreeEntry]:
+    entries = read_trees(common, [tree])[tree] if tree else ()
+    named = {entry.name: entry for entry in entries}
+    if len(named) != len(entries):
+        raise ValueError(tree)
+    return named

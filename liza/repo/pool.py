@@ -196,7 +196,6 @@ class Worktrees:
         try:
             # Cleaned before it is in the pool, where another process may take it at once.
             worktree.clear(commit)
-            worktree.normalize_modes()
             with self._hold_lock():
                 self._move(worktree, self.area / POOL / worktree.admin.name)
         except (LizaError, OSError) as error:

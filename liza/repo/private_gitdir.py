@@ -12,9 +12,12 @@ that lead from the one to the other are mounted over the real ones.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -155,23 +158,26 @@ class PrivateGitDir:
         repository = self.worktree.repository
         self._move_loose_objects()
         names = sorted(self._loose_names())
-        real = str(repository.common / "objects")
         if names:
-            lent = {
-                "GIT_OBJECT_DIRECTORY": str(self._moved_objects),
-                "GIT_ALTERNATE_OBJECT_DIRECTORIES": real,
-            }
-            words = ("pack-objects", "--stdout", "-q", "--window=0")
-            packed = repository.ask(
-                *words, stdin="".join(f"{name}\n" for name in names).encode(), environment=lent
-            )
-            if packed.code != 0:
-                raise GitFailed(words[0], packed.said)
-            repository.git("unpack-objects", "-q", stdin=packed.output)
+            pack = _pack_of(self._moved_objects, names) or self._pack_by_git(names)
+            repository.git("unpack-objects", "-q", stdin=pack)
         for name in plain_files(self._objects, "pack"):
             if name.endswith(".pack"):
                 pack = read_file(self._objects, f"pack/{name}")
                 repository.git("index-pack", "--stdin", "--fix-thin", stdin=pack)
+
+    def _pack_by_git(self, names: Iterable[str]) -> bytes:
+        repository = self.worktree.repository
+        lent = {
+            "GIT_OBJECT_DIRECTORY": str(self._moved_objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repository.common / "objects"),
+        }
+        words = ("pack-objects", "--stdout", "-q", "--window=0")
+        stdin = "".join(f"{name}\n" for name in names).encode()
+        packed = repository.ask(*words, stdin=stdin, environment=lent)
+        if packed.code != 0:
+            raise GitFailed(words[0], packed.said)
+        return packed.output
 
     def _move_loose_objects(self) -> None:
         """Bring the loose objects to a store that no agent has touched: git itself would follow any link."""
@@ -184,6 +190,56 @@ class PrivateGitDir:
     def _loose_names(self) -> Iterator[str]:
         for prefix in directories(self._moved_objects):
             yield from (prefix + name for name in plain_files(self._moved_objects, prefix))
+
+
+# A pack of a few loose objects, made without a git process: git itself then computes their names from it.
+
+MOST_PACKED: Final = 1000  # objects; git is quicker with more
+LARGEST_PACK: Final = 16 << 20  # bytes of objects that are in memory at once; git packs what is larger
+_LOOSE_HEADER: Final = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,9})\0")
+_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}  # as packs number them
+_HASHES: Final = {40: hashlib.sha1, 64: hashlib.sha256}  # of a repository, by the letters of a name
+_PACK_VERSION: Final = 2
+
+
+def _pack_of(store: Path, names: Sequence[str]) -> bytes | None:
+    """Return the objects *names* of *store* as a pack; None where one is not plain, or they are too much."""
+    if len(names) > MOST_PACKED:
+        return None
+    entries, left = list[bytes](), LARGEST_PACK
+    for name in names:
+        found = _loose_object(store, name, left)
+        if found is None:
+            return None
+        kind, content = found
+        entries.append(_entry_header(kind, len(content)) + zlib.compress(content, 1))
+        left -= len(content)
+    pack = struct.pack(">4sII", b"PACK", _PACK_VERSION, len(entries)) + b"".join(entries)
+    return pack + _HASHES[len(names[0])](pack).digest()
+
+
+def _loose_object(store: Path, name: str, most: int) -> tuple[int, bytes] | None:
+    """Return kind and content of a loose object of *most* bytes; None where it is larger, or none at all."""
+    if most <= 0:
+        return None
+    data, reader = read_file(store, f"{name[:2]}/{name[2:]}", most + 1), zlib.decompressobj()
+    try:
+        text = reader.decompress(data, most)
+    except zlib.error:
+        return None
+    header = _LOOSE_HEADER.match(text)
+    if header is None or not reader.eof or reader.unused_data or len(text) - header.end() != int(header[2]):
+        return None
+    return _KINDS[header[1]], text[header.end() :]
+
+
+def _entry_header(kind: int, size: int) -> bytes:
+    """Return what stands before an object in a pack: its kind with four bits of its size, then seven each."""
+    found, first, size = bytearray(), kind << 4 | size & 0x0F, size >> 4
+    while size:
+        found.append(first | 0x80)
+        first, size = size & 0x7F, size >> 7
+    return bytes([*found, first])
 
 
 def import_after_crash(shadows: Path, worktree: Worktree, task: str) -> None:

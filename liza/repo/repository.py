@@ -41,6 +41,7 @@ from liza.repo.command import (
     read_objects,
     read_trees,
     top_level,
+    tree_differences,
     walk_tree,
     write_commit,
     write_tree,
@@ -385,7 +386,35 @@ def list_tree(repository: Repository, tree: str) -> dict[str, TreeItem]:
 
 @lru_cache(8)
 def _list_tree(repository: Repository, tree: str) -> Mapping[str, TreeItem]:
-    return {path: TreeItem(*facts) for path, facts in walk_tree(repository.common, tree).items()}
+    """List *tree* by what it has otherwise than the last that was listed: most differ by a few files."""
+    before = _LISTED.get(repository.common)
+    found = _list_from(repository.common, *before, tree) if before else None
+    if found is None:
+        found = {path: TreeItem(*facts) for path, facts in walk_tree(repository.common, tree).items()}
+    _LISTED.clear()
+    _LISTED[repository.common] = (tree, found)
+    return found
+
+
+_LISTED: Final[dict[Path, tuple[str, dict[str, TreeItem]]]] = {}
+
+
+def _list_from(
+    common: Path, near: str, known: Mapping[str, TreeItem], tree: str
+) -> dict[str, TreeItem] | None:
+    try:
+        differences = tree_differences(common, near, tree)
+    except (ValueError, GitFailed):  # no tree of git's making, or one that git threw away meanwhile
+        return None
+    found = {**known}
+    for path, facts in differences.items():
+        if facts is None:
+            del found[path]
+        else:
+            found[path] = TreeItem(*facts)
+    if all(path in known for path in differences):
+        return found
+    return dict(sorted(found.items(), key=lambda item: encode_git(item[0])))
 
 
 def blob_sizes(repository: Repository, blobs: Iterable[str]) -> dict[str, int]:

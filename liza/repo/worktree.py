@@ -8,22 +8,45 @@ A file that was touched since has another ctime there, which cannot be set back.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
+import shutil
 import stat
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask_git, decode_git, encode_git, find_objects
+from liza.repo.command import (
+    NOTHING,
+    QUICK_LIMIT,
+    GitResult,
+    ask_git,
+    decode_git,
+    encode_git,
+    find_objects,
+    read_objects,
+    tree_differences,
+)
+from liza.repo.index import (
+    ATTRIBUTES,
+    EXECUTABLE_MODE,
+    PLAIN_MODE,
+    Index,
+    PlainFile,
+    cached_index,
+    find_touched,
+    is_plain_name,
+    is_unchanged,
+    put_files,
+    usual_mode,
+    write_index,
+)
 from liza.repo.repository import AREA, BRANCHES, HASH, TASK_PREFIX, Repository, list_tree, objects_between
 from liza.system.files import (
     files_below,
@@ -86,121 +109,6 @@ def parse_status(output: bytes) -> Iterator[StatusEntry]:
             yield StatusEntry(line.split(" ", _FIELDS[line[0]])[-1], line)
 
 
-# Tells without a git process that a small checkout is just what its index says.
-#
-# Only a plain yes counts: every file is in the index and as it was when the index was written, and there is
-# no other file. Whatever else is found, git is asked, who knows about filters, ignored files and modules.
-
-LARGEST_INDEX: Final = 1 << 16  # bytes, some 700 files; git is quicker with more
-LARGEST_FILE: Final = 1 << 20  # bytes of a file whose content is compared
-_HEADER: Final = struct.Struct(">4sII")
-_FACTS: Final = struct.Struct(">10I")
-_VERSION: Final = 2  # the format that git writes where nobody asks for another
-_NAME_LENGTH: Final = 0x0FFF  # all other bits of an entry's flags are for what is not plain
-_ALIGNMENT: Final = 8
-_HASHES: Final = {20: hashlib.sha1, 32: hashlib.sha256}  # by the bytes of a name
-_SECOND: Final = 10**9
-_WORD: Final = 0xFFFFFFFF
-
-
-class _Entry(NamedTuple):
-    """What the index remembers of a file; times in nanoseconds."""
-
-    ctime: int
-    mtime: int
-    inode: int
-    mode: int
-    owner: tuple[int, int]
-    size: int
-    blob: bytes
-
-
-def is_unchanged(directory: Path, index: Path, width: int) -> bool:
-    """Return whether *directory* is surely what *index* says; names of objects have *width* bytes."""
-    with suppress(OSError, ValueError, struct.error):
-        written = index.stat()
-        if written.st_size > LARGEST_INDEX or width not in _HASHES:
-            return False
-        entries = dict(_entries(index.read_bytes(), width))
-        return (
-            all(
-                name in entries and _is_same(path, entries.pop(name), written.st_mtime_ns)
-                for name, path in _files(str(directory), entries)
-            )
-            and not entries
-        )
-    return False
-
-
-def _entries(content: bytes, width: int) -> Iterator[tuple[str, _Entry]]:
-    signature, version, count = _HEADER.unpack_from(content)
-    if signature != b"DIRC" or version != _VERSION:
-        raise ValueError(version)
-    at = _HEADER.size
-    for _ in range(count):
-        ctime, cnano, mtime, mnano, _device, inode, mode, user, group, size = _FACTS.unpack_from(content, at)
-        name_at = at + _FACTS.size + width + 2
-        flags = int.from_bytes(content[name_at - 2 : name_at], "big")
-        length = flags & _NAME_LENGTH
-        if flags != length or length == _NAME_LENGTH:  # half merged, hidden, or very long
-            raise ValueError(flags)
-        blob = content[at + _FACTS.size : name_at - 2]
-        times = ctime * _SECOND + cnano, mtime * _SECOND + mnano
-        yield (
-            os.fsdecode(content[name_at : name_at + length]),
-            _Entry(*times, inode, mode, (user, group), size, blob),
-        )
-        at += (name_at + length - at) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT
-
-
-def _files(directory: str, entries: dict[str, _Entry]) -> Iterator[tuple[str, str]]:
-    """Yield every file with its name in the index; raise ValueError for a folder that the index has not."""
-    folders = {name[:end] for name in entries for end, sign in enumerate(name) if sign == "/"}
-    waiting = [("", directory)]
-    while waiting:
-        inside, path = waiting.pop()
-        with os.scandir(path) as found:
-            for entry in found:
-                name = inside + entry.name
-                if not inside and entry.name == ".git":
-                    continue
-                if not entry.is_dir(follow_symlinks=False):
-                    yield name, entry.path
-                elif name in folders:
-                    waiting.append((f"{name}/", entry.path))
-                else:
-                    raise ValueError(name)
-
-
-def _is_same(path: str, entry: _Entry, index_written: int) -> bool:
-    facts = os.lstat(path)
-    seen = (facts.st_ctime_ns, facts.st_mtime_ns, facts.st_ino & _WORD, _git_mode(facts.st_mode))
-    if seen != (entry.ctime, entry.mtime, entry.inode, entry.mode):
-        return False
-    if (facts.st_uid, facts.st_gid) != entry.owner or facts.st_size & _WORD != entry.size:
-        return False
-    # What changed after the index was written has a later time; within one tick of the clock nobody can tell.
-    if max(entry.ctime, entry.mtime) < index_written:
-        return True
-    return facts.st_size <= LARGEST_FILE and _blob_of(path, facts.st_mode, len(entry.blob)) == entry.blob
-
-
-def _git_mode(mode: int) -> int:
-    if stat.S_ISREG(mode):
-        return 0o100755 if mode & stat.S_IXUSR else 0o100644
-    return 0o120000 if stat.S_ISLNK(mode) else 0
-
-
-def _blob_of(path: str, mode: int, width: int) -> bytes:
-    if stat.S_ISLNK(mode):
-        content = os.fsencode(os.readlink(path))  # noqa: PTH115 - as bytes
-    else:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read(LARGEST_FILE)
-    return _HASHES[width](b"blob %d\0%s" % (len(content), content)).digest()
-
-
 # The user's content filters, started where no agent decides which program they are.
 #
 # Git starts the programs of `filter.*` in the top directory of the checkout that it works on. In a worktree
@@ -231,15 +139,53 @@ def _in_user_checkout(repository: Repository, key: str, command: str) -> str:
     return f"cd {home} && unset {' '.join(_LOCATION_VARIABLES)} && {{ {command}\n}}"
 
 
+# Files that git writes as they are stored, which is what we do.
+
+_CONVERTS: Final = re.compile(rb"\bfilter\b|\bident\b|working-tree-encoding|eol=crlf")
+# Settings with the values by which nothing is converted; whatever else one says, git is asked.
+_PLAIN_SETTINGS: Final[Mapping[str, frozenset[str]]] = {
+    "core.attributesfile": frozenset(),
+    "core.autocrlf": frozenset({"false", "no", "off", "0", "input"}),
+    "core.eol": frozenset({"lf", "native"}),
+    "core.filemode": frozenset({"true"}),
+    "core.symlinks": frozenset({"true"}),
+}
+
+
+def _is_plain(repository: Repository, index: Index) -> bool:
+    """Return whether git surely writes every file of *index* as it is stored."""
+    plain = _PLAIN_SETTINGS
+    if any(value.lower() not in plain[key] for key, value in repository.settings() if key in plain):
+        return False
+    if any(_CONVERTS.search(path.read_bytes()) for path in _attribute_files(repository) if path.is_file()):
+        return False
+    files = read_objects(repository.common, [blob.hex() for blob in index.attributes])
+    return all(file and not _CONVERTS.search(file.content) for file in files)
+
+
+def _attribute_files(repository: Repository) -> list[Path]:
+    directory = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    own = repository.common / "info" / "attributes"
+    return [own, directory / "git" / "attributes", *_system_attributes()]
+
+
+@cache
+def _system_attributes() -> tuple[Path, ...]:
+    program = Path(shutil.which("git") or "/usr/bin/git").resolve()
+    return tuple({Path("/etc/gitattributes"), program.parent.parent / "etc" / "gitattributes"})
+
+
 NO_BRANCH: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
 
 # A task's worktree is whole, even where the user's own checkout is sparse.
 _WHOLE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 _ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
+_PLAIN_MODES: Final = frozenset({PLAIN_MODE, EXECUTABLE_MODE})
 _LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
 _LONGEST_REF: Final = 256  # bytes of the file of a ref; one hash and a line feed
-_EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+MOST_WRITTEN: Final = 200  # files of a checkout that we write ourselves; git is quicker with more
+_LARGEST_WRITTEN: Final = 16 << 20  # bytes of them, which are all in memory at once
 _HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -431,7 +377,12 @@ class Worktree:
         """Return whether the directory is surely *at*; where it is not, git has to be asked."""
         if not self.kept_index.exists() or first_line(self._kept_at) != self._index_label(at):
             return False
-        return is_unchanged(self.path, self.kept_index, len(at) // 2)
+        return is_unchanged(self.path, self.kept_index, len(at) // 2, self._usual_mode)
+
+    @property
+    def _usual_mode(self) -> int:
+        """The permissions of a directory that somebody just made here."""
+        return stat.S_IMODE(self.repository.area.stat().st_mode)
 
     def keep_staged(self, environment: Mapping[str, str], tree: str) -> None:
         """Keep the index in *environment*, which holds *tree*, for the commit of that tree."""
@@ -495,11 +446,73 @@ class Worktree:
 
     def fill(self, at: str) -> None:
         """Make the directory exactly the tree of *at*, rewriting whatever was touched, removing the rest."""
-        index = self.admin / "index"
-        if self.is_exactly(at):
-            copy_index(self.kept_index, index)
-            return
+        if not self._switch(at):
+            self._fill_by_git(at)
+
+    def _switch(self, at: str) -> bool:
+        """Do so without git, by what differs; return False, with nothing lost, where only git can."""
+        index = self._checked_out(len(at) // 2)
+        if index is None or not _is_plain(self.repository, index):
+            return False
+        with suppress(OSError, GitFailed, ValueError):
+            was, now = (self.repository.tree_of(name) for name in (self._kept_commit, at))
+            files = {
+                path: item and (int(item[0], 8), item[1])
+                for path, item in tree_differences(self.repository.common, was, now).items()
+            }
+            for path in find_touched(self.path, index, self._usual_mode):
+                entry = index.entries[path]
+                files.setdefault(path, (entry.mode, entry.blob.hex()))
+            contents = self._plain_files(files)
+            if contents is not None:
+                self._keep(put_files(self.path, index, contents) if contents else index, at)
+                return True
+        return False
+
+    @property
+    def _kept_commit(self) -> str:
+        """What the kept index was made of; empty where nobody knows."""
+        line = first_line(self._kept_at)
+        at = line.partition(" ")[0]
+        return at if at and self.kept_index.exists() and line == self._index_label(at) else ""
+
+    def _checked_out(self, width: int) -> Index | None:
+        """Return the kept index if it is known what of, and names on disk are those of git."""
+        if not self._kept_commit or self.repository.folds_names:
+            return None
+        return cached_index(self.kept_index, width)
+
+    def _plain_files(self, files: Mapping[str, tuple[int, str] | None]) -> dict[str, PlainFile | None] | None:
+        """Return *files* with their contents; None where git has to write one of them."""
+        there = {path: item for path, item in files.items() if item is not None}
+        if len(files) > MOST_WRITTEN or any(mode not in _PLAIN_MODES for mode, _ in there.values()):
+            return None
+        if not all(is_plain_name(path) and not path.endswith(ATTRIBUTES) for path in files):
+            return None
+        blobs = list({blob for _, blob in there.values()})
+        sizes = [found.size for found in find_objects(self.repository.common, blobs) if found]
+        if len(sizes) < len(blobs) or sum(sizes) > _LARGEST_WRITTEN:
+            return None
+        found = dict(zip(blobs, read_objects(self.repository.common, blobs), strict=True))
+        contents: dict[str, PlainFile | None] = dict.fromkeys(files)
+        for path, (mode, blob) in there.items():
+            read = found[blob]
+            if read is None or read.type != "blob":
+                return None
+            contents[path] = PlainFile(mode, blob, read.content)
+        return contents
+
+    def _keep(self, index: Index, at: str) -> None:
+        """Keep *index*, of *at*, and let git have a copy of it."""
         self._kept_at.unlink(missing_ok=True)  # first: it must never name what the index is not
+        kept, content = write_index(index, self.kept_index)
+        write_file(self.admin, "index", content, modified=kept.written)
+        write_text_whole(self._kept_at, self._index_label(at))
+
+    def _fill_by_git(self, at: str) -> None:
+        index = self.admin / "index"
+        self.normalize_modes()
+        self._kept_at.unlink(missing_ok=True)  # as above
         if self.kept_index.exists():
             copy_index(self.kept_index, index)
         try:
@@ -533,7 +546,9 @@ class Worktree:
         if self.repository.folds_names:
             return False
         with suppress(OSError, GitFailed):
-            remove_others(self.path, {".git", *list_tree(self.repository, at)})
+            index = self._checked_out(len(at) // 2)
+            names = index.entries if index else list_tree(self.repository, at)
+            remove_others(self.path, {".git", *names})
             return True
         return False
 
@@ -581,8 +596,7 @@ class Worktree:
 
     def normalize_modes(self) -> None:
         """Reset modes of files and directories and remove pipes and sockets, which git does not look at."""
-        usual = stat.S_IMODE(self.repository.area.stat().st_mode)
-        for path, mode in _unusual_modes(self.path, usual):
+        for path, mode in _unusual_modes(self.path, self._usual_mode):
             path.unlink() if mode is None else path.chmod(mode)
 
 
@@ -647,7 +661,7 @@ def _unusual_modes(directory: Path, usual: int) -> Iterator[tuple[Path, int | No
 
 def _unusual_file(entry: os.DirEntry[str], usual: int) -> Iterator[tuple[Path, int | None]]:
     mode = entry.stat(follow_symlinks=False).st_mode
-    wanted = usual if mode & stat.S_IXUSR else usual & ~_EXECUTABLE
+    wanted = usual_mode(mode, usual)
     if not stat.S_ISREG(mode):
         yield Path(entry.path), None
     elif stat.S_IMODE(mode) != wanted:

@@ -204,6 +204,21 @@ def make_directory(root: Path, name: str) -> None:
             os.mkdir(last, dir_fd=directory)
 
 
+@contextmanager
+def directory_below(root: Path, name: str) -> Iterator[int]:
+    """Give a descriptor of the directory *name* below *root*; an empty name is *root* itself."""
+    with _open_parent(root, os.path.join(name, "x")) as (directory, _):  # noqa: PTH118 - as above
+        yield directory
+
+
+def remove_entry(name: str, directory: int) -> None:
+    """Remove what is at *name* directly in *directory*, a descriptor."""
+    if _is_directory(name, directory):
+        _remove_tree(name, directory)
+    else:
+        _unlink(name, directory)
+
+
 def _clear_way(root: Path, name: str) -> None:
     """Remove the first part of *name* that is there and no directory."""
     parts = Path(name).parts

@@ -28,9 +28,10 @@ class Hand:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def git(self, *words: str, **environment: str) -> str:
+    def git(self, *words: str, stdin: str = "", **environment: str) -> str:
         done = subprocess.run(
             ["git", *words],
+            input=stdin,
             cwd=self.directory,
             env={**os.environ, **environment},
             capture_output=True,
