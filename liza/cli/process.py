@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,9 @@ def prepare_process() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
     _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the locale has no sign for
     sys.stdout, sys.stderr = visible_stream(sys.stdout), visible_stream(sys.stderr)
 
 

@@ -601,10 +601,11 @@ class TestWordsThatMeanNothing:
         assert "Errno" not in done.err
 
 
-def run_in_shell(liza: Shell, words: str) -> subprocess.CompletedProcess[bytes]:
+def run_in_shell(liza: Shell, words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["sh", "-c", f"{sys.executable} -m liza {words}"],
         cwd=liza.directory,
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -635,3 +636,11 @@ class TestStandardStreams:
         done = run_in_shell(liza, "log | true")
 
         assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_that_lack_a_sign_get_its_number(self, liza: Shell) -> None:
+        """In a locale that is not UTF-8."""
+        liza.ok("note", "caf\u00e9 \u2026")
+        done = run_in_shell(liza, "status", PYTHONIOENCODING="ascii")
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert rb"caf\xe9 \u2026" in done.stdout
