@@ -125,13 +125,13 @@ def _commands_for(words: Sequence[str]) -> Collection[str]:
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     prepare_process()
-    words = sys.argv[1:] if words is None else words
+    said = sys.argv[1:] if words is None else words
+    sys.exit(exit_code_of(lambda: _run_command(said)))
+
+
+def _run_command(words: Sequence[str]) -> int | None:
     args = parser(_commands_for(words)).parse_args(words)
     configure_logging(args.command)
-    sys.exit(exit_code_of(lambda: _run_in_directory(args)))
-
-
-def _run_in_directory(args: argparse.Namespace) -> int | None:
     said = args.directory
     args.directory = (said or Path()).absolute()
     if said and not said.is_dir():

@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.registry import report_error
-from liza.domain.printed_text import visible_stream
+from liza.domain.printed_text import UnwritableOutput, visible_stream
 from liza.errors import LizaError
 
 if TYPE_CHECKING:
@@ -31,7 +32,26 @@ def prepare_process() -> None:
     # We use no plugins of pydantic, and looking for them takes as long as reading a board.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
+    _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the locale has no sign for
     sys.stdout, sys.stderr = visible_stream(sys.stdout), visible_stream(sys.stderr)
+
+
+def _open_standard_streams() -> None:
+    """Lead to nowhere what was closed before we began.
+
+    Else the first file that is opened, such as the journal, would be the standard output of each child.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)  # noqa: FBT003 - it has no other form
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def anchor(path: str, here: Path) -> str:
@@ -61,12 +81,22 @@ def configure_logging(command: str) -> None:
 def exit_code_of(run: Callable[[], int | None]) -> int:
     """Return the exit code that *run* comes to; say on stderr what failed."""
     try:
-        return run() or 0
+        try:
+            return run() or 0
+        finally:
+            sys.stdout.flush()  # while what fails can still be told
     except LizaError as error:
         return report_error(error)
     except BrokenPipeError:
-        # Whoever read our output has left; Python must not complain about it while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever read it has left
         return 0
+    except UnwritableOutput as error:
+        _drop_output()
+        return report_error(LizaError(f"standard output cannot be written: {error.strerror}"))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _drop_output() -> None:
+    """Let Python not complain, while it ends, of what it could not write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -76,6 +76,10 @@ _SAYS_BLOCKED: Final = re.compile(
     r"(?:status\W{1,4}(?:is )?block|blocked_(?:reason|questions))", re.IGNORECASE
 )
 
+_COMMENT_ON_APPROVAL: Final = re.compile(
+    r""":\s*(?:approve[ds]?(?=[\s,}])|(["'])approve[ds]?\1)[ \t,}]*#""", re.IGNORECASE
+)
+
 
 class ParsedAnswer(NamedTuple):
     """A parsed answer, and remarks on how it was read."""
@@ -237,11 +241,22 @@ def _first_valid(body: str, step: Step) -> ParsedAnswer | UnreadableAnswer:
             continue
         found = _coerce(read.data, lines_by_path(read.lines), step)
         if isinstance(found, ParsedAnswer):
-            return found
+            return _without_comment_on_approval(found, body)
         problem = problem or found
     if problem:
         return problem
     return UnreadableAnswer(f"the answer to the {step} step is not readable as YAML: {unread}")
+
+
+def _without_comment_on_approval(found: ParsedAnswer, body: str) -> ParsedAnswer | UnreadableAnswer:
+    """Return *found*, unless it approves and a comment that YAML skips says more about that."""
+    is_approval = isinstance(found.value, Review) and found.value.verdict is Ruling.APPROVE
+    if not is_approval or not _COMMENT_ON_APPROVAL.search(body):
+        return found
+    return UnreadableAnswer(
+        "the approval has a comment behind its verdict, which might take it back: say it in feedback, or "
+        "leave it out"
+    )
 
 
 def _coerce(data: object, places: Mapping[str, int], step: Step) -> ParsedAnswer | UnreadableAnswer:

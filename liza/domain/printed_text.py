@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 # The one door for text that people read on a terminal: what would act or hide there is written out.
@@ -32,6 +33,10 @@ def _escape_code(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - two bytes
 
 
+class UnwritableOutput(OSError):
+    """What a stream leads to takes nothing, as a file on a full disk."""
+
+
 class VisibleStream:
     """A stream through which only visible text gets; *stream* is what it leads to."""
 
@@ -39,7 +44,12 @@ class VisibleStream:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        return self.stream.write(escape_unsafe(text))
+        with _own_failure():
+            return self.stream.write(escape_unsafe(text))
+
+    def flush(self) -> None:
+        with _own_failure():
+            self.stream.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -47,6 +57,16 @@ class VisibleStream:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
         return getattr(self.stream, name)
+
+
+@contextmanager
+def _own_failure() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnwritableOutput(*error.args) from error
 
 
 def visible_stream(stream: IO[str]) -> TextIO:

@@ -13,10 +13,12 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """Return the time that *text* means, which is an age or a time."""
+    """Return the past time that *text* means, which is an age or a time."""
     found = parse_moment(text, now)
     if isinstance(found, int):
         raise UsageError(f"{text!r} is a revision; give an age (8h) or a time (2026-11-16T09:30:00Z)")
+    if found.replace(microsecond=0) > now:
+        raise UsageError(f"{text!r} is still to come; give an age (8h) or a time that is past")
     return found
 
 

@@ -580,6 +580,7 @@ class TestWordsThatMeanNothing:
         [
             ("board --at 99999999999999d", 2, "'99999999999999d' is no moment"),
             ("report --since 99999999999d", 2, "'99999999999d' is no moment"),
+            ("report --since 2999-01-01", 2, "'2999-01-01' is still to come; give an age"),
             ("board --at 0001-01-01T00:00:00+14:00", 2, "is no moment"),
             ("board --at 900d", 1, "the board was made later, as `liza log` says"),
             ("run --label a/b", 2, "--label: 'a/b' is not an id: use up to 64 letters"),
@@ -598,3 +599,48 @@ class TestWordsThatMeanNothing:
         assert sentence in done.err
         assert "Traceback" not in done.err
         assert "Errno" not in done.err
+
+
+def run_in_shell(liza: Shell, words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m liza {words}"],
+        cwd=liza.directory,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+
+
+class TestStandardStreams:
+    @pytest.mark.parametrize(
+        "words", ["status >&-", "note hello >&-", "note hello <&- >&- 2>&-", "--help 2>&-", "mcp <&-"]
+    )
+    def test_that_are_closed_stand_in_nobodys_way(self, liza: Shell, words: str) -> None:
+        """The first file that is opened then must not be one of them: it may be the journal."""
+        done = run_in_shell(liza, words)
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert liza.ok("validate").startswith("VALID")
+
+    @pytest.mark.parametrize("words", ["status", "note hello"])
+    def test_that_take_nothing_are_named(self, liza: Shell, words: str) -> None:
+        """As a file on a full disk: in one sentence, not by the whole way through our code."""
+        done = run_in_shell(liza, f"{words} >/dev/full")
+
+        assert done.returncode == 1
+        assert done.stderr == b"liza: standard output cannot be written: No space left on device\n"
+
+    def test_whoever_read_them_may_leave(self, liza: Shell) -> None:
+        """`liza log | head -1` is no mishap."""
+        done = run_in_shell(liza, "log | true")
+
+        assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_that_lack_a_sign_get_its_number(self, liza: Shell) -> None:
+        """In a locale that is not UTF-8."""
+        liza.ok("note", "caf\u00e9 \u2026")
+        done = run_in_shell(liza, "status", PYTHONIOENCODING="ascii")
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert rb"caf\xe9 \u2026" in done.stdout
