@@ -220,6 +220,8 @@ CHANNELS: Final[Registry[Channel]] = Registry(
 def require_channels(notify: Notify) -> None:
     """Raise one sentence where *notify* names a channel that nobody has, or tells it something unknown."""
     for name, options in notify.channels.items():
+        if name not in CHANNELS:
+            raise UsageError(f"notify.channels.{name}: {CHANNELS.unknown(name)}")
         _validate_channel(name, options)
 
 

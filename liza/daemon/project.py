@@ -174,13 +174,24 @@ def _require_source(root: Path, config: Config) -> None:
         configured_ideas(config, root, tasks)
         if config.experiment.converge and flow.publishes:
             # It lets work pass against the word of its reviewer.
-            raise UsageError(f"the workflow {config.workflow} merges; leave `experiment.converge` out")
+            raise UsageError(
+                f"experiment.converge: the workflow {config.workflow} merges; leave `experiment.converge` out"
+            )
     elif config.experiment != ExperimentConfig():
-        raise UsageError(f"the workflow {config.workflow} tries no ideas; leave `experiment` out")
+        raise UsageError(f"experiment: the workflow {config.workflow} tries no ideas; leave `experiment` out")
     require_forge(config, root, tasks.source)
 
 
 def _require_runnable(root: Path, config: Config) -> None:
+    try:
+        _require_settings_that_act(root, config)
+    except UsageError as error:
+        from liza.daemon.workflow_in_use import locate_setting  # noqa: PLC0415 - only for what is refused
+
+        raise UsageError(locate_setting(root, str(error))) from error
+
+
+def _require_settings_that_act(root: Path, config: Config) -> None:
     _require_source(root, config)
     if config.worktree.copied:
         from liza.repo.pool import require_copies  # noqa: PLC0415 - few projects have such files

@@ -5,6 +5,7 @@ A file of one's own decides what is run and who may merge: what a task brought i
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
@@ -216,6 +217,15 @@ def _refused_setting(root: Path, path: str, problem: str, mend: str) -> UsageErr
     lines = _setting_lines(root)
     found = Violation(path, problem, mend, line_of(path, lines))
     return UsageError(f"{TEAM_FILE}: {found}" if path in lines else str(found))
+
+
+def locate_setting(root: Path, sentence: str) -> str:
+    """Return *sentence*, which begins with a setting and may quote a field of it, with its line."""
+    lines = _setting_lines(root)
+    path = re.match(r"[\w.-]*", sentence)[0]  # type: ignore[index]
+    fields = [f"{path}.{field}" for field in re.findall(r"`(\w+)`", sentence)]
+    line = next((lines[key] for key in (*fields, path) if key in lines), None)
+    return sentence if line is None else f"{TEAM_FILE}: line {line}: {sentence}"
 
 
 def _setting_lines(root: Path) -> dict[str, int]:

@@ -312,7 +312,12 @@ def top_level(cwd: Path) -> Path:
     if answer.code == 0:
         return Path(answer.text)
     if "dubious ownership" in answer.said:
-        raise GitFailed("rev-parse", answer.said)
+        found = re.search(r"repository at '(.+)'", answer.said)
+        place = found[1] if found else cwd
+        raise LizaError(
+            f"{place} belongs to another user, so git does not read it; run Liza as that user, or trust it, "
+            f"as by `git config --global --add safe.directory {place}`"
+        )
     if ask_git("rev-parse", "--is-bare-repository", cwd=cwd).text == "true":
         raise UsageError(
             f"{cwd} is a bare repository, and agents need files; make a checkout beside it, as by "

@@ -422,6 +422,9 @@ class TestEdits:
         done = liza("note", "x", user=NOBODY)
         assert (done.code, "Permission denied" in done.err, "Traceback" in done.err) == (1, True, False), done
         assert liza("status", user=NOBODY).code == 0
+        done = liza("init", "x", user=NOBODY)
+        trust = f"as by `git config --global --add safe.directory {liza.directory}`"
+        assert (done.code, trust in done.err, len(done.err.splitlines())) == (1, True, 1), done
 
 
 class TestEditor:

@@ -62,6 +62,41 @@ def test_a_forge_that_cannot_be_used_is_refused_and_no_board_is_made(
     assert not (home.directory / ".liza").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            "agents:\n  default:\n    backend: claud",
+            "liza.yaml: line 2: agents.default: there is no backend 'claud'; did you mean 'claude'?",
+        ),
+        (
+            "agents:\n  default:\n    command: [sh, -c, x]\n    effort: high",
+            "liza.yaml: line 4: agents.default: `effort` does nothing with the backend command",
+        ),
+        ("agents:\n  fallback: {backend: nope}", "liza.yaml: line 2: agents.fallback: there is no backend"),
+        (
+            "agents: {default: {command: [sh, nope.sh]}}",
+            "liza.yaml: line 1: agents.default.command names 'nope.sh', and there is no such file",
+        ),
+        ("worktree:\n  copy: [../x]", "liza.yaml: line 2: worktree.copy: '../x' is not below the repository"),
+        ("notify:\n  channels: {nope: {}}", "liza.yaml: line 2: notify.channels.nope: "),
+        ("\nexperiment: {keep_worktrees: true}", "liza.yaml: line 2: experiment: the workflow liza tries no"),
+        ("spec: nowhere.md", "the spec 'nowhere.md' of liza.yaml is not a file of this repository"),
+    ],
+)
+def test_a_setting_that_does_nothing_here_is_refused_with_its_line(
+    tmp_path: Path, settings: str, sentence: str
+) -> None:
+    home = Home(tmp_path / "home")
+    (home.directory / "liza.yaml").write_text(settings)
+
+    with pytest.raises(LizaError) as refused:
+        create_board(home.directory, "goal", spec=None, workflow=None)
+
+    assert str(refused.value).startswith(sentence)
+    assert not (home.directory / ".liza").exists()
+
+
 def test_the_issues_of_a_new_board_are_those_that_were_named(tmp_path: Path) -> None:
     ForgeFolder(tmp_path / "forge")
     home = Home(tmp_path / "home")
