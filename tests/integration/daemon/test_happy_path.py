@@ -43,7 +43,7 @@ SCRIPT: Final[dict[str, Any]] = {
 }
 STARTS: Final = subprocess.Popen.__init__.__code__
 MOST_FRAMES: Final = 5  # of ours below `ask`, up to the one that starts the process of the agent
-MOST_GIT: Final = 30  # git processes from claim to merge, with tests and their proof, without a sandbox
+MOST_GIT: Final = 25  # git processes from claim to merge, with tests and their proof, without a sandbox
 # The process of a worker is around its turns, and the sandbox is only where there is one.
 AROUND: Final = {"liza.daemon.worker", "liza.repo.private_gitdir"}
 
