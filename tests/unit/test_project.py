@@ -57,7 +57,7 @@ HOMES: Final = {
     "psutil": ["liza.system"],
     "psycopg": ["liza.board.postgres"],
     "pydantic": ["liza"],
-    "pydantic_core": ["liza.domain.problems"],
+    "pydantic_core": ["liza.board.journal", "liza.domain.problems"],
     "starlette": ["liza.cli.web.app"],
     "uvicorn": ["liza.cli.web.server"],
     "rich": ["liza.cli.terminal"],
