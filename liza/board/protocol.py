@@ -287,9 +287,11 @@ def read_ref_facts(location: Path | str) -> tuple[RefFacts, datetime]:
         location, home = address, Path(location)
     scheme = _SCHEME.match(str(location))
     if scheme and scheme[1] in _ON_POSTGRES:
-        _require_psycopg()
-        from liza.board.postgres.ref_reader import read_facts  # noqa: PLC0415 - it needs psycopg
+        from liza.board.postgres.ref_reader import ask_once, read_facts  # noqa: PLC0415 - few need it
 
+        if found := ask_once(str(location), home):
+            return found
+        _require_psycopg()
         if found := read_facts(str(location), home):
             return found
     from liza.board.ref_facts import facts_of  # noqa: PLC0415 - only needed here

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.board.postgres.server import Address
+    from liza.board.postgres.address import Address
     from liza.board.protocol import BoardText, JournalEntry
     from liza.domain.changes import Change
     from liza.domain.model import State

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from liza.board.journal import JournalPosition, encode_entry, first_state
+from liza.board.postgres.address import Address, own_home, parse_address
 from liza.board.postgres.board import PostgresBoard
-from liza.board.postgres.server import Address, Server, make_schema, own_home, parse_address, version_of
+from liza.board.postgres.server import Server, make_schema, version_of
 from liza.board.postgres.server import grant as grant_right
 from liza.board.protocol import SUPERVISOR_NAME, Glance, JournalEntry
 from liza.domain.changes import violations

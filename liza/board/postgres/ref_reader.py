@@ -13,21 +13,23 @@ import stat
 import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from liza import __version__
-from liza.board.postgres.news import ask_news, check_seen
-from liza.board.postgres.server import Server, own_home, parse_address
+from liza.board.postgres.address import LATEST, own_home, parse_address
+from liza.board.postgres.libpq import LibpqSession, NotAnswered
+from liza.board.postgres.news import ask_news, ask_news_by_libpq, check_seen, last_seen
 from liza.board.ref_facts import FactsFollower
 from liza.domain.version import VERSION
 from liza.errors import BoardRewound, LizaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    import psycopg
-
-    from liza.board.postgres.server import Address
+    from liza.board.postgres.address import Address
+    from liza.board.postgres.news import News
     from liza.domain.shared_refs import RefFacts
 
 KEPT: Final = "refs.json"  # in the machine's own home for the board, never in a checkout, where agents work
@@ -35,29 +37,48 @@ KEEP_EVERY: Final = 64  # lines between two such files: to read so many takes as
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+def ask_once(location: str, home: Path | None) -> tuple[RefFacts, datetime] | None:
+    """Return the facts of the board at *location*, and its time; None where one has to ask again."""
+    address = parse_address(location)
+    with suppress(NotAnswered), LibpqSession(address.conninfo) as session:
+        if _is_as_expected(session, address, home or own_home(address)):
+            return _follow(address, partial(ask_news_by_libpq, session, address.board))
+    return None
+
+
+def _is_as_expected(session: LibpqSession, address: Address, home: Path) -> bool:
+    """Return whether there is nothing that a person or another process has to be told of."""
+    (found,) = session.rows("SELECT pg_is_in_recovery(), (SELECT max(version) FROM liza.migration)")
+    seen = last_seen(address, home)
+    query = "SELECT FROM liza.entry WHERE board = $1 AND ends = $2 AND sum = $3"
+    is_there = seen is None or session.rows(query, address.board, seen.offset, seen.sum) != []
+    return found == ("f", str(LATEST)) and is_there
+
+
 def read_facts(location: str, home: Path | None) -> tuple[RefFacts, datetime] | None:
-    """Return the facts of the board at *location*, and its time; None where only an open board can tell."""
+    """Return the same by psycopg; None where only an open board can tell."""
+    from liza.board.postgres.server import Server  # noqa: PLC0415 - it loads psycopg
+
+    def read() -> tuple[RefFacts, datetime]:
+        with closing(server.connect()) as connection:
+            check_seen(connection, address, home or own_home(address))
+            return _follow(address, partial(ask_news, connection, address.board))
+
     address = parse_address(location)
     server = Server(address)
     try:
-        return server.retry(lambda: _read(server, home or own_home(address)))
+        return server.retry(read)
     except BoardRewound:
         return None  # whoever opens it stops everybody
 
 
-def _read(server: Server, home: Path) -> tuple[RefFacts, datetime]:
-    with closing(server.connect()) as connection:
-        check_seen(connection, server.address, home)
-        return _follow(connection, server.address)
-
-
-def _follow(connection: psycopg.Connection, address: Address) -> tuple[RefFacts, datetime]:
+def _follow(address: Address, ask: Callable[[int], News]) -> tuple[RefFacts, datetime]:
     path = own_home(address) / KEPT
     follower = load_kept(path, address)
-    news = ask_news(connection, address.board, follower.offset)
+    news = ask(follower.offset)
     if follower.offset and (news.head is None or news.head[1] != follower.sum):
         follower = FactsFollower()
-        news = ask_news(connection, address.board, 0)
+        news = ask(0)
     if news.head is None:
         raise LizaError(f"there is no board at {address}; `liza init` makes one")
     if not follower.follow(news.texts):

@@ -14,7 +14,7 @@ from liza.board.journal import SNAPSHOT, diff_states, journal_fields, json_of_ch
 from liza.board.mirror import Mirror
 from liza.board.postgres import engine
 from liza.board.postgres import server as schema
-from liza.board.postgres.server import LATEST
+from liza.board.postgres.address import LATEST
 from liza.board.protocol import JournalEntry, copy_board, create_board_at, has_board, open_board
 from liza.board.statefile import FileSwitches
 from liza.domain import lifecycle as e

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.postgres import engine, ref_reader
+from liza.board.postgres.address import own_home, parse_address
 from liza.board.postgres.news import SEEN
 from liza.board.postgres.ref_reader import KEEP_EVERY, KEPT, load_kept
-from liza.board.postgres.server import own_home, parse_address
 from liza.board.protocol import create_board_at, grant_right, open_board
 from liza.daemon.push_hook import check_push, install_hook
 from liza.domain import lifecycle as e
@@ -201,10 +201,10 @@ def test_what_somebody_else_wrote_lets_nothing_through(address: str, plant: Call
 
 
 @pytest.mark.usefixtures("held")
-def test_the_hook_loads_neither_the_model_nor_other_commands(address: str, tmp_path: Path) -> None:
+def test_the_hook_loads_no_model_no_psycopg_and_no_other_command(address: str, tmp_path: Path) -> None:
     code = (
         "import sys, atexit; from liza.cli.pre_receive import main; "
-        "atexit.register(lambda: print([one for one in ('pydantic', 'yaml', 'liza.domain.model', "
+        "atexit.register(lambda: print([one for one in ('pydantic', 'psycopg', 'yaml', 'liza.domain.model', "
         "'liza.cli.main', 'liza.repo.command') if one in sys.modules])); main()"
     )
     for line, exit_code in ((MINE, 0), (FORGED, 1)):
