@@ -144,11 +144,15 @@ CREATE FUNCTION liza.follow_tasks(p_board text, p_put json, p_gone json, p_secre
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE tasks json := p_put->'tasks'; one record; known liza.task;
 BEGIN
-  IF json_typeof(tasks) = 'array' THEN  -- of the first line, which has them as a list
+  -- Of a first line, which has them as a list; later ones name each by its id.
+  IF json_typeof(tasks) = 'array' AND p_is_owner THEN
     PERFORM liza.follow_task(p_board, task->>'id', task, p_secret, p_is_owner)
       FROM json_array_elements(tasks) AS task;
   ELSIF tasks IS NOT NULL THEN
     FOR one IN SELECT key, value FROM json_each(tasks) LOOP
+      IF one.value->>'id' <> one.key THEN
+        RAISE EXCEPTION 'the line says that % is %', one.key, one.value->>'id' USING ERRCODE = 'LZ005';
+      END IF;
       PERFORM liza.follow_task(p_board, one.key, one.value, p_secret, p_is_owner);
     END LOOP;
   END IF;

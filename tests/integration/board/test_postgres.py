@@ -164,6 +164,20 @@ class TestWorker:
                 commit_unchecked(as_worker, change)
         assert board.read().task("t1") == before.task("t1")
 
+    @pytest.mark.parametrize(
+        "tasks", [[{"id": "t1", "status": "MERGED"}], {"t2": {"id": "t1", "status": "MERGED"}}]
+    )
+    def test_it_cannot_write_a_line_that_names_tasks_in_another_way(
+        self, board: Board, as_worker: Board, tasks: object
+    ) -> None:
+        """Whoever follows the journal would stop at it, and the lease of another could be passed by."""
+        taken(board, "t1", "coder-2")
+        state, journal = as_worker.read(), as_worker._journal  # type: ignore[attr-defined]
+        entry = JournalEntry(state.revision + 1, as_worker.now(), "coder-1", "forge", {"tasks": tasks}, {})
+        with pytest.raises(psycopg.Error):
+            journal.append(entry, as_worker._view.mark)  # type: ignore[attr-defined]
+        assert board.read().revision == state.revision
+
     def test_it_writes_about_a_task_once_its_lease_is_over(self, board: Board, as_worker: Board) -> None:
         coder, now = worker("coder-2"), board.now()
         over = lease_of(coder, at=now).replace(expires=now - timedelta(seconds=1))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from liza.errors import GitFailed
-from liza.repo.index import cached_index, read_index
 from liza.repo.pool import refill, scratch_tree
 from liza.repo.repository import TreeItem, list_tree, write_tree_with
+from liza.repo.worktree import cached_index, read_index
 from tests.support.repos import Hand, Home, snapshot
 
 WIDTH = 20  # bytes of a hash
