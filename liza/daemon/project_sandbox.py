@@ -45,6 +45,7 @@ from liza.system.files import hold_lock, remove
 from liza.system.sandbox import egress_client
 from liza.system.sandbox.bubblewrap import (
     DEPENDENCIES,
+    ROOT,
     SANDBOX_ROOT,
     Access,
     GateHome,
@@ -95,7 +96,7 @@ PROXY_SOCKET: Final = SANDBOX_ROOT / "egress.sock"
 EGRESS_CLIENT: Final = SANDBOX_ROOT / "egress_client.py"
 BRIEF: Final = SANDBOX_ROOT / "brief.json"
 PROGRAMS: Final = SANDBOX_ROOT / "programs"  # mount point of agents that are programs of the checkout
-HOME: Final = SANDBOX_ROOT / "home"  # the home directory where the user's would be the working directory
+HOME: Final = SANDBOX_ROOT / "home"  # the home directory where nothing can be mounted at the user's
 # The user's git settings that affect content or authorship; all others stay outside.
 _GIT_SETTINGS: Final = re.compile(
     r"(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$", re.DOTALL
@@ -292,7 +293,7 @@ class ProjectSandbox:
         for directory in private:
             directory.mkdir(parents=True, exist_ok=True)
         job, around = view.job, view.around
-        if around.home == view.at:
+        if around.home in (view.at, ROOT) or not around.home.is_dir():  # as accounts of services have it
             around = replace(around, home=HOME)
         environment = sandbox_environment(
             self.repository.author_variables | dict(job.environment), around.home

@@ -526,6 +526,23 @@ class TestAnHonestAgent:
         assert (project.person / ".agentrc").read_text() == "blue"
 
 
+    @pytest.mark.parametrize("home", ["/", "/nonexistent/service", "a file"])
+    def test_a_home_in_which_nobody_lives_is_replaced(
+        self, project: SandboxedProject, monkeypatch: pytest.MonkeyPatch, home: str
+    ) -> None:
+        """Accounts of services have such a one; what runs there gets an empty directory to write to."""
+        monkeypatch.setenv("HOME", str(project.person / ".bashrc") if home == "a file" else home)
+        (project.person / ".bashrc").touch()
+        environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+        script = "cd && ls -A && echo x > mine && cat mine"
+        job = Job(("/bin/sh", "-c", script), project.worktree.path, project.home / "runs" / "h", environment)
+
+        with project.guard.wrap(job, Tenant("t1.home")) as wrapped:
+            outcome = run_job(wrapped, RunControl())
+
+        assert (outcome.out, outcome.err) == ("x\n", "")
+
+
 class TestThePlace:
     """The worktree is seen where the user's checkout is, with what was installed there inside."""
 
