@@ -272,6 +272,24 @@ def _field_problem(
     return None
 
 
+def program_obstacle(choice: AgentChoice, root: Path) -> str | None:
+    """Return why the program of *choice* could not be started in *root*; None for what is no program."""
+    from liza.agents.clis.agent import program_of  # noqa: PLC0415 - a worker loads only the backend that it needs
+    from liza.agents.command import start_obstacle  # noqa: PLC0415 - as above
+
+    backend = backend_of(choice)
+    try:
+        if backend == COMMAND:
+            argv = _resolved_command(choice, root) or ()
+        elif backend in CLIS:
+            argv = program_of(CLIS[backend], choice, os.environ)
+        else:
+            return None
+    except UsageError as error:
+        return str(error)
+    return start_obstacle(argv, root, os.environ.get("PATH", os.defpath))
+
+
 class UnavailableAgent:
     """Stands for an agent that cannot be created: every run ends as NOT_STARTED, with the reason."""
 

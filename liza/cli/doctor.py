@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from liza.agents.select import backend_of, program_obstacle
 from liza.board.journal import can_exchange
 from liza.board.location import address_in
 from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
@@ -167,7 +168,8 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         has_commit=repository.head() is not None,
         integration_at=repository.commit_at(ref) if config else None,
         checked_out=str(checked_out) if checked_out else None,
-        has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),
+        has_agent=bool(config and backend_of(config.agents.default)),
+        agent_trouble=program_obstacle(config.agents.default, repository.root) if config else None,
         switches=tuple(board.switches.thrown()),
         gates=gates_of(BaselineContext(home, repository, config), baseline=baseline) if config else None,
         **_distance(board, home),

@@ -83,6 +83,7 @@ class ProjectFacts:
     has_commit: bool
     checked_out: str | None  # where the user has the integration branch
     has_agent: bool
+    agent_trouble: str | None  # why its program could not be started
     switches: tuple[str, ...]
     # What they come to on the base; None where that was not tried.
     gates: tuple[GateHealth, ...] | None = None
@@ -273,6 +274,9 @@ def _integration(project: ProjectFacts) -> HealthFinding:
 
 
 def _agent(project: ProjectFacts) -> HealthFinding:
+    if project.agent_trouble:
+        why, _, do = project.agent_trouble.partition("; ")
+        return HealthFinding("settings", HealthMark.FAIL, why, do)
     if project.has_agent:
         return HealthFinding("settings", HealthMark.OK, "an agent is set up")
     return HealthFinding(

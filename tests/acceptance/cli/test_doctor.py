@@ -96,6 +96,20 @@ class TestDoctor:
         assert "OPENAI_API_KEY" in done.out
         assert "sk-abc" not in done.out
 
+    @pytest.mark.parametrize("agent", ["{command: [not-there]}", "{backend: codex}"])
+    def test_an_agent_that_is_not_there_is_told(self, tmp_path: Path, agent: str) -> None:
+        """Before a planner tries it: the settings may have been written on another machine."""
+        home = Home(tmp_path / "project")
+        home.write("liza.yaml", f"agents: {{default: {agent}}}\n")
+        home.commit()
+        shell = Shell(home.directory)
+        shell.ok("init", "Build a greeter")
+        done = shell("doctor", PATH=os.defpath)
+
+        assert done.code == 1
+        assert "fail  settings" in done.out
+        assert "on the PATH" in done.out
+
     def test_a_broken_board_is_a_failure(self, shell: Shell) -> None:
         """What would stop a run makes the exit code 1."""
         shell.edit("version: 2", "version: x")

@@ -525,7 +525,6 @@ class TestAnHonestAgent:
         assert (outcome.out, (project.person / ".agent" / "login").read_text()) == ("blue", "token\n")
         assert (project.person / ".agentrc").read_text() == "blue"
 
-
     @pytest.mark.parametrize("home", ["/", "/nonexistent/service", "a file"])
     def test_a_home_in_which_nobody_lives_is_replaced(
         self, project: SandboxedProject, monkeypatch: pytest.MonkeyPatch, home: str

@@ -41,6 +41,7 @@ PROJECT: Final = ProjectFacts(
     is_writable=True,
     checked_out=None,
     has_agent=True,
+    agent_trouble=None,
     switches=(),
 )
 
@@ -102,6 +103,7 @@ def test_what_is_wrong_with_a_machine_is_said(change: dict[str, Any], what: str,
         ({"checked_out": "/x"}, "integration", HealthMark.FAIL),
         ({"integration_at": None, "has_commit": False}, "integration", HealthMark.FAIL),
         ({"has_agent": False}, "settings", HealthMark.WARN),
+        ({"agent_trouble": "there is no program 'x'; install it"}, "settings", HealthMark.FAIL),
         ({"switches": ("PAUSE",)}, "switches", HealthMark.WARN),
     ],
 )
