@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Short, since whoever gets no answer here asks again.
 OPTIONS: Final = {
+    "client_encoding": "UTF8",
     "connect_timeout": "5",
     "application_name": "liza",
     "options": "-c TimeZone=UTC -c statement_timeout=60s",
