@@ -80,21 +80,27 @@ def configure_logging(command: str) -> None:
 
 def exit_code_of(run: Callable[[], int | None]) -> int:
     """Return the exit code that *run* comes to; say on stderr what failed."""
+    code = 0
     try:
-        try:
-            return run() or 0
-        finally:
-            sys.stdout.flush()  # while what fails can still be told
-    except LizaError as error:
-        return report_error(error)
+        code = _reported_code(run)
+        sys.stdout.flush()  # while what fails can still be told
     except BrokenPipeError:
-        _drop_output()  # whoever read it has left
-        return 0
+        _drop_output()  # whoever read it has left, which changes nothing about what *run* came to
     except UnwritableOutput as error:
         _drop_output()
         return report_error(LizaError(f"standard output cannot be written: {error.strerror}"))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    return code
+
+
+def _reported_code(run: Callable[[], int | None]) -> int:
+    try:
+        return run() or 0
+    except LizaError as error:
+        return report_error(error)
+    except SystemExit as end:  # of the parser, which has said why
+        return end.code if isinstance(end.code, int) else 1
 
 
 def _drop_output() -> None:

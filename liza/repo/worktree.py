@@ -227,7 +227,7 @@ def _entries(content: bytes, width: int) -> Iterator[tuple[str, IndexEntry]]:
         # Half merged, hidden, very long, or a repository of its own.
         if flags != length or length == _NAME_LENGTH or mode not in (PLAIN_MODE, EXECUTABLE_MODE, LINK_MODE):
             raise ValueError(flags)
-        end = _aligned(at, name_at + length)
+        end = _entry_end(at, name_at + length)
         stamp = (ctime * _SECOND + cnano, mtime * _SECOND + mnano, inode, size)
         blob = content[at + _FACTS.size : name_at - 2]
         # One that is no UTF-8 is sorted otherwise than we would.
@@ -236,7 +236,7 @@ def _entries(content: bytes, width: int) -> Iterator[tuple[str, IndexEntry]]:
         at = end
 
 
-def _aligned(start: int, end: int) -> int:
+def _entry_end(start: int, end: int) -> int:
     """Return where the entry from *start* ends whose name ends at *end*: at least one zero follows that."""
     return end - (end - start) % _ALIGNMENT + _ALIGNMENT
 
@@ -253,7 +253,7 @@ def _entry_of(path: str, name: str, blob: bytes) -> IndexEntry:
     if len(words) >= _NAME_LENGTH:
         raise ValueError(name)
     raw = _FACTS.pack(*known) + blob + len(words).to_bytes(2, "big") + words
-    return IndexEntry(stamp_in(facts), mode, blob, raw.ljust(_aligned(0, len(raw)), b"\0"))
+    return IndexEntry(stamp_in(facts), mode, blob, raw.ljust(_entry_end(0, len(raw)), b"\0"))
 
 
 def stamp_in(facts: os.stat_result) -> Stamp:

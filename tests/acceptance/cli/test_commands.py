@@ -640,6 +640,25 @@ class TestStandardStreams:
 
         assert (done.returncode, done.stderr) == (0, b"")
 
+    def test_what_failed_is_a_failure_though_the_reader_left(self) -> None:
+        """A script that looks at the code must not go on because a pager was closed."""
+        code = (
+            "import os, sys; from liza.cli.process import exit_code_of, prepare_process; "
+            "from liza.errors import LizaError\n"
+            "def run():\n    print('x'); raise LizaError('it failed')\n"
+            "prepare_process(); sys.exit(exit_code_of(run))"
+        )
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [sys.executable, "-c", code]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+        with os.fdopen(writer, "w") as gone:
+            done = subprocess.run(
+                words, stdout=gone, stderr=subprocess.PIPE, text=True, env=environment, check=False
+            )
+
+        assert (done.returncode, done.stderr) == (1, "liza: it failed\n")
+
     def test_that_lack_a_sign_get_its_number(self, liza: Shell) -> None:
         """In a locale that is not UTF-8."""
         liza.ok("note", "caf\u00e9 \u2026")
